@@ -1,0 +1,21 @@
+"""What can go wrong, in one clear sentence each."""
+
+
+class EmbspaceError(Exception):
+    """Input that cannot be worked with: the message says what was given, expected, and to do."""
+
+
+class ModelError(EmbspaceError):
+    """A checkpoint that is missing, incomplete, conflicting or of an unknown shape."""
+
+
+class VocabularyError(EmbspaceError):
+    """A token, filter or embedding that cannot be used."""
+
+
+class CertificateError(EmbspaceError):
+    """Our reading of the weights does not rebuild the model's own outputs."""
+
+
+class ResourceError(EmbspaceError):
+    """The work would not fit into this machine's memory."""

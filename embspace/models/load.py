@@ -1,0 +1,216 @@
+"""One door: a Hub name, a folder, a .gguf file, an alias or a bundled sample becomes a Model."""
+
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from ..errors import CertificateError, ModelError
+from .aliases import ALIASES, bundled, bundled_names
+from .families import BY_TYPE, GENERIC, Family
+from .layout import Layout, resolve
+from .model import Model
+from .tensors import Checkpoint
+
+AnyModel = TypeVar("AnyModel", bound=Model)
+NEEDED = ("*.json", "*.txt", "*.model", "tokenizer*", "*.safetensors")
+UNWANTED = ("original/*", "onnx/*", "*.onnx*", "*/*.safetensors", "consolidated*")
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+def load(
+    name: str | Path,
+    *,
+    revision: str | None = None,
+    dtype: str | torch.dtype = "float32",
+    device: str = "cpu",
+    trust_remote_code: bool = False,
+    family: Family | None = None,
+    kind: type[AnyModel] = Model,
+) -> AnyModel:
+    """The weights of a model, opened lazily; no torch module is built and nothing is computed.
+
+    Takes a local folder, a `.gguf` file, a bundled sample, an alias (`bert-seed0` …) or a Hub
+    name. `dtype` is that of the arithmetic (float32 or float64), whatever the file stores. An
+    architecture that no family entry knows is read by its shape, and only once its certificate
+    passes; `family` gives the paths by hand. Local input opens no connection.
+    Raises ModelError or CertificateError.
+    """
+    folder, notes = _folder(str(name), revision)
+    config = read_config(folder, trust_remote_code=trust_remote_code)
+    checkpoint = Checkpoint(folder)
+    options: dict[str, Any] = {
+        "dtype": _dtype(dtype),
+        "device": _device(device),
+        "revision": revision,
+        "notes": notes,
+    }
+
+    def build(layout: Layout) -> AnyModel:
+        return kind(str(name), config, layout, checkpoint, **options)
+
+    known = family or BY_TYPE.get(config.model_type)
+    if known:
+        return build(resolve(known, config, checkpoint))
+    return _by_shape(build, config, checkpoint)
+
+
+def read_config(folder: Path, *, trust_remote_code: bool = False) -> Any:
+    """The text model's config of a local folder. Raises ModelError; runs no code of the folder."""
+    raw = _raw_config(folder)
+    if raw.get("quantization_config"):
+        method = raw["quantization_config"].get("quant_method", "unknown method")
+        raise ModelError(
+            f"{folder} is a quantised checkpoint ({method}): its packed weights are not read; "
+            "give the unquantised one."
+        )
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=trust_remote_code
+        )
+    except Exception as error:
+        raise ModelError(_config_failure(folder, raw, error)) from error
+    text = config.get_text_config(decoder=True)
+    if getattr(config, "is_encoder_decoder", False):
+        raise ModelError(f"{config.model_type} is an encoder-decoder model; those are not read.")
+    if not hasattr(text, "tie_word_embeddings"):
+        text.tie_word_embeddings = getattr(config, "tie_word_embeddings", True)
+    return text
+
+
+def load_tokenizer(model: Model, *, trust_remote_code: bool = False) -> Any | None:
+    """The tokenizer beside the weights, or None where there is none. Opens no connection."""
+    has_files = any(model.folder.glob(p) for p in ("tokenizer*", "vocab.*", "*.model"))
+    if not has_files or not _any(model.folder, ("tokenizer*", "vocab.*", "*.model")):
+        return None
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(
+            model.folder, local_files_only=True, trust_remote_code=trust_remote_code
+        )
+    except Exception as error:
+        raise ModelError(
+            f"the tokenizer in {model.folder} cannot be opened ({_first_line(error)})."
+        ) from error
+
+
+def _any(folder: Path, patterns: tuple[str, ...]) -> bool:
+    return any(next(folder.glob(pattern), None) for pattern in patterns)
+
+
+def _folder(name: str, revision: str | None) -> tuple[Path, tuple[str, ...]]:
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return path, ()
+    if path.suffix == ".gguf":
+        if not path.is_file():
+            raise ModelError(f"there is no file {path}.")
+        from .gguf import unpacked
+
+        return unpacked(path)
+    sample = bundled(name)
+    if sample:
+        return sample, ()
+    if path.is_file() or name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise ModelError(f"{name} is no model folder (expected config.json and weights in it).")
+    return _from_hub(ALIASES.get(name, name), revision), ()
+
+
+def _from_hub(repo: str, revision: str | None) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
+
+    def fetch(patterns: tuple[str, ...]) -> Path:
+        return Path(
+            snapshot_download(
+                repo,
+                revision=revision,
+                allow_patterns=list(patterns),
+                ignore_patterns=list(UNWANTED),
+            )
+        )
+
+    try:
+        folder = fetch(NEEDED)
+        return folder if any(folder.glob("*.safetensors")) else fetch((*NEEDED, "*.bin"))
+    except (HFValidationError, RepositoryNotFoundError) as error:
+        raise ModelError(_unknown(repo) + f" The Hub says: {_first_line(error)}") from error
+    except Exception as error:  # offline, no route, timeout, not cached
+        raise ModelError(
+            _unknown(repo) + " The Hub cannot be reached and its cache holds no such model."
+        ) from error
+
+
+def _unknown(name: str) -> str:
+    return (
+        f"{name!r} is no local folder, .gguf file, alias or bundled sample "
+        f"({', '.join(bundled_names())})."
+    )
+
+
+def _raw_config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    if not path.is_file():
+        if (folder / "adapter_config.json").is_file():
+            raise ModelError(f"{folder} is an adapter without its base model; merge it first.")
+        raise ModelError(f"{folder} holds no config.json: not a transformers model folder.")
+    try:
+        raw = json.loads(path.read_text(encoding="utf8"))
+    except ValueError as error:
+        raise ModelError(f"{path} is not valid JSON ({_first_line(error)}).") from error
+    if not isinstance(raw, dict) or "model_type" not in raw:
+        raise ModelError(f"{path} names no model_type: not a transformers model folder.")
+    return raw
+
+
+def _config_failure(folder: Path, raw: dict[str, Any], error: Exception) -> str:
+    if "auto_map" in raw:
+        return (
+            f"{folder} asks to run its own code ({raw['model_type']}): refused; "
+            "allow it with trust_remote_code (--trust-remote-code) if you trust it."
+        )
+    return f"the config of {folder} cannot be used: {_first_line(error)}"
+
+
+def _by_shape(build, config: Any, checkpoint: Checkpoint):
+    """Read an unknown architecture by the first common shape whose certificate passes."""
+    from .certify import require
+
+    failures: list[str] = []
+    for family in GENERIC:
+        try:
+            model = build(resolve(family, config, checkpoint))
+            require(model)
+            return model
+        except (ModelError, CertificateError) as error:
+            failures.append(_first_line(error))
+    reasons = list(dict.fromkeys(failures))[:3]
+    raise ModelError(
+        f"no family entry knows {config.model_type!r}, and no common shape fits it: "
+        f"{' / '.join(reasons)} Give the paths by hand: load(…, family=Family(…))."
+    )
+
+
+def _dtype(dtype: str | torch.dtype) -> torch.dtype:
+    found = DTYPES.get(str(dtype).removeprefix("torch."))
+    if found is None:
+        raise ModelError(f"dtype {dtype} is not offered for the arithmetic: float32 or float64.")
+    return found
+
+
+def _device(device: str) -> str:
+    try:
+        kind = torch.device(device).type
+    except RuntimeError as error:
+        raise ModelError(f"{device!r} is not a device: use cpu, cuda or cuda:N.") from error
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ModelError(f"device {device!r} was asked for, but this torch sees no CUDA GPU.")
+    return device
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

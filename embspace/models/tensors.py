@@ -1,0 +1,216 @@
+"""Lazy tensors: memory-mapped shards of a checkpoint, of which only what is asked for is read."""
+
+import hashlib
+import json
+import struct
+from collections import Counter
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from ..errors import ModelError
+
+FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+LEGACY = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+SAFETENSORS_INDEX, BIN_INDEX = "model.safetensors.index.json", "pytorch_model.bin.index.json"
+PAGES, PAGE = 16, 4096
+
+
+class Checkpoint:
+    """The named tensors of a model folder; shards are checked when opened, bytes read when used.
+
+    Safetensors are preferred; `.bin` files are read with `weights_only=True` and memory-mapped,
+    so that no pickled code can run. Raises ModelError where files are missing, short, or packed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.bytes_read: Counter[str] = Counter()
+        self._opened: dict[str, Shard] = {}
+        self._read: set[str] = set()
+        self._where = self._locate()
+
+    @property
+    def names(self) -> Iterable[str]:
+        """Names of all tensors, old LayerNorm names (gamma, beta) made new."""
+        return self._where.keys()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._where
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a tensor, from the shard's header."""
+        shard, stored = self._where[name]
+        return self._shard(shard).shape(stored)
+
+    def tensor(self, name: str) -> Tensor:
+        """The stored tensor, memory-mapped, in its stored dtype. Raises ModelError when packed."""
+        if name not in self._where:
+            raise ModelError(f"{self.folder} holds no tensor {name!r}.")
+        shard, stored = self._where[name]
+        tensor = self._shard(shard).tensor(stored)
+        if tensor.dtype not in FLOATS:
+            raise ModelError(
+                f"{name} is stored as {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}: "
+                "packed or quantised weights are not read; give the unquantised checkpoint."
+            )
+        if name not in self._read:
+            self._read.add(name)
+            self.bytes_read[shard] += tensor.numel() * tensor.element_size()
+        return tensor
+
+    @cached_property
+    def n_bytes(self) -> int:
+        """Size of all shards on disk, in bytes."""
+        return sum((self.folder / shard).stat().st_size for shard in self._shards)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hex digits over names, dtypes, shapes and 16 evenly spaced 4 KiB pages of each tensor.
+
+        Independent of how the tensors are spread over shards. Sampled, so that a model of any
+        size costs a fraction of a second; training moves every page, a copy none.
+        """
+        digest = hashlib.sha256()
+        for name in sorted(self._where):
+            shard, stored = self._where[name]
+            tensor = self._shard(shard).tensor(stored)
+            digest.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}".encode())
+            digest.update(_pages(tensor))
+        return digest.hexdigest()[:16]
+
+    @cached_property
+    def _shards(self) -> list[str]:
+        return sorted({shard for shard, _ in self._where.values()})
+
+    def _shard(self, name: str) -> "Shard":
+        if name not in self._opened:
+            self._opened[name] = _open(self.folder / name)
+        return self._opened[name]
+
+    def _locate(self) -> dict[str, tuple[str, str]]:
+        """Tensor name -> (shard, name as stored)."""
+        for index in (SAFETENSORS_INDEX, BIN_INDEX):
+            if (self.folder / index).is_file():
+                return self._from_index(self.folder / index)
+        for single in ("model.safetensors", "pytorch_model.bin"):
+            if (self.folder / single).is_file():
+                return {_modern(n): (single, n) for n in self._shard(single).names}
+        raise ModelError(f"{self.folder} holds no weights: {_what_is_there(self.folder)}")
+
+    def _from_index(self, path: Path) -> dict[str, tuple[str, str]]:
+        try:
+            weight_map = dict(json.loads(path.read_text(encoding="utf8"))["weight_map"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ModelError(f"{path} is not a readable shard index: {error}.") from error
+        for shard in sorted(set(weight_map.values())):
+            self._check_shard(path, shard)
+        located = {_modern(name): (shard, name) for name, shard in weight_map.items()}
+        if path.name == SAFETENSORS_INDEX:
+            self._check_index(path, weight_map)
+        return located
+
+    def _check_shard(self, index: Path, shard: object) -> None:
+        if not isinstance(shard, str) or Path(shard).name != shard or shard in ("", ".", ".."):
+            raise ModelError(f"{index} names {shard!r}, which is not a file beside it; refused.")
+        if not (self.folder / shard).is_file():
+            raise ModelError(
+                f"{shard} is named by {index.name} but missing from {self.folder}: "
+                "the download is incomplete; fetch it again."
+            )
+
+    def _check_index(self, index: Path, weight_map: dict[str, str]) -> None:
+        """Every tensor of the index is in its shard, and every shard is as long as it says."""
+        for shard in sorted(set(weight_map.values())):
+            present = self._shard(shard).names
+            lost = [n for n, s in weight_map.items() if s == shard and n not in present]
+            if lost:
+                raise ModelError(f"{shard} lacks {lost[0]}, which {index.name} places there.")
+
+
+class Shard:
+    """One opened weight file."""
+
+    def __init__(self, names: Iterable[str], shape, tensor) -> None:
+        self.names = frozenset(names)
+        self.shape, self.tensor = shape, tensor
+
+
+def _open(path: Path) -> Shard:
+    return _open_safetensors(path) if path.suffix == ".safetensors" else _open_bin(path)
+
+
+def _open_safetensors(path: Path) -> Shard:
+    _check_length(path)
+    try:
+        file = safe_open(path, framework="pt")
+    except SafetensorError as error:
+        raise ModelError(f"{path.name} is not a whole safetensors file ({error}).") from error
+    return Shard(file.keys(), lambda name: tuple(file.get_slice(name).get_shape()), file.get_tensor)
+
+
+def _check_length(path: Path) -> None:
+    """A short file is refused by name, before a library fails somewhere inside it."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        start = file.read(8)
+        length = struct.unpack("<Q", start)[0] if len(start) == 8 else None
+        if length is None or length + 8 > size:
+            raise ModelError(f"{path.name} in {path.parent} is cut short or not safetensors.")
+        try:
+            header = json.loads(file.read(length))
+            ends = [v["data_offsets"][1] for k, v in header.items() if k != "__metadata__"]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ModelError(f"{path.name} has a damaged safetensors header.") from error
+    missing = 8 + length + max(ends, default=0) - size
+    if missing > 0:
+        raise ModelError(
+            f"{path.name} in {path.parent} is {missing} bytes short: "
+            "the download is incomplete; fetch it again."
+        )
+
+
+def _open_bin(path: Path) -> Shard:
+    """A pickled checkpoint, tensors only; the old (pre-zip) format cannot be memory-mapped."""
+    mappable = _starts_with(path, b"PK")
+    try:
+        state = torch.load(path, weights_only=True, mmap=mappable, map_location="cpu")
+        state = {name: tensor for name, tensor in state.items() if isinstance(tensor, Tensor)}
+    except Exception as error:
+        raise ModelError(
+            f"{path.name} is refused: it is damaged or holds more than tensors "
+            f"({str(error).splitlines()[0][:120]})."
+        ) from error
+    return Shard(state, lambda name: tuple(state[name].shape), state.__getitem__)
+
+
+def _starts_with(path: Path, mark: bytes) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(mark)) == mark
+
+
+def _modern(name: str) -> str:
+    for old, new in LEGACY.items():
+        name = name.replace(old, new)
+    return name
+
+
+def _pages(tensor: Tensor) -> bytes:
+    flat = tensor.reshape(-1).view(torch.uint8) if tensor.numel() else tensor.new_empty(0)
+    if flat.numel() <= PAGES * PAGE:
+        return flat.numpy().tobytes()
+    starts = torch.linspace(0, flat.numel() - PAGE, PAGES).long().tolist()
+    return b"".join(flat[start : start + PAGE].numpy().tobytes() for start in starts)
+
+
+def _what_is_there(folder: Path) -> str:
+    if (folder / "adapter_config.json").is_file():
+        return "it is an adapter without its base model; merge it into the base first."
+    others = sorted(p.name for p in folder.glob("*") if p.suffix in (".gguf", ".h5", ".msgpack"))
+    if others:
+        return f"only {', '.join(others[:3])}; give a .gguf file itself, or convert to safetensors."
+    return "expected model.safetensors, its shard index, or pytorch_model.bin."

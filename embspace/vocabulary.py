@@ -1,0 +1,307 @@
+"""VocabularySpace: the embedding E, its tokens' labels, filters, projection and both inverses."""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from .errors import VocabularyError
+from .labels import labels, scheme_of, token_texts
+from .notation import Inverse
+
+BLOCK = 8192  # rows of E a product takes at a time
+SPARE = 16  # candidates beyond k that are rescored in float64
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """One spelling of a word: its text, token ids and labels. `single` when it is one token."""
+
+    text: str
+    ids: tuple[int, ...]
+    labels: tuple[str, ...]
+
+    @property
+    def single(self) -> bool:
+        """Whether this spelling is one token."""
+        return len(self.ids) == 1
+
+
+class VocabularySpace:
+    """The V rows of an embedding that the tokenizer can name, and what may be said with them.
+
+    `table` holds one row a token (E is its transpose, d × V), in the dtype it is stored in;
+    rows beyond the tokenizer are cut off: they are no tokens. Source: [DAR] §3.
+    """
+
+    def __init__(
+        self, table: Float[Tensor, "rows d"], tokenizer: Any | None, *, name: str = "model"
+    ) -> None:
+        self.name, self.tokenizer = name, tokenizer
+        self.n_rows = table.shape[0]
+        n_named = self.n_rows if tokenizer is None else min(len(tokenizer), self.n_rows)
+        self.table = table[:n_named]
+        self.n_unreadable = 0 if tokenizer is None else max(0, len(tokenizer) - self.n_rows)
+
+    def __len__(self) -> int:
+        return self.table.shape[0]
+
+    def __repr__(self) -> str:
+        return f"VocabularySpace({self.name!r}, V={len(self)}, d={self.d})"
+
+    @property
+    def d(self) -> int:
+        """Width of the stream that this space reads."""
+        return self.table.shape[1]
+
+    @property
+    def E(self) -> Float[Tensor, "d V"]:
+        """The transposed output embedding, as stored (memory-mapped)."""
+        return self.table.T
+
+    # tokens ------------------------------------------------------------------------------
+    @cached_property
+    def texts(self) -> list[str | None]:
+        """Raw text of every id; None for ids without a token, or without a tokenizer."""
+        if self.tokenizer is None:
+            return [None] * len(self)
+        return token_texts(self.tokenizer, len(self))
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """A readable, unique label of every id."""
+        if self.tokenizer is None:
+            return [f"#{i}" for i in range(len(self))]
+        return labels(self.texts, self.special)
+
+    @cached_property
+    def special(self) -> set[int]:
+        """Ids of special tokens (start, end, padding, mask …)."""
+        if self.tokenizer is None:
+            return set()
+        added = getattr(self.tokenizer, "added_tokens_decoder", {}).items()
+        marked = {int(i) for i, token in added if getattr(token, "special", False)}
+        return marked | set(self.tokenizer.all_special_ids)
+
+    def find(self, word: str) -> list[Lookup]:
+        """The spellings of a word, without and with a leading space; `#17` names an id.
+
+        Raises VocabularyError for an id out of range or an empty word.
+        """
+        if re.fullmatch(r"#\d+", word):
+            return [self._by_id(int(word[1:]))]
+        if not word.strip() or self.tokenizer is None:
+            raise VocabularyError(
+                f"cannot look up {word!r}: "
+                + ("give a word." if self.tokenizer else "this model has no tokenizer; give #ID.")
+            )
+        spellings = [word] if word.startswith(" ") else [word, " " + word]
+        found: dict[tuple[int, ...], Lookup] = {}
+        for text in spellings:
+            ids = tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+            if ids and max(ids) < len(self):
+                found.setdefault(ids, Lookup(text, ids, tuple(self.labels[i] for i in ids)))
+        if not found:
+            raise VocabularyError(f"{word!r} has no row in the embedding of {self.name}.")
+        return list(found.values())
+
+    def token_ids(self, word: str) -> list[int]:
+        """Ids of the spellings of a word that are one token.
+
+        Raises VocabularyError where every spelling is several tokens, and shows them.
+        """
+        lookups = self.find(word)
+        single = [lookup.ids[0] for lookup in lookups if lookup.single]
+        if single:
+            return single
+        shown = "; ".join(f"{x.text!r} = {' + '.join(x.labels)}" for x in lookups)
+        raise VocabularyError(f"{word!r} is not one token in {self.name}: {shown}.")
+
+    def _by_id(self, i: int) -> Lookup:
+        if not 0 <= i < len(self):
+            raise VocabularyError(f"id {i} is outside the vocabulary (0 to {len(self) - 1}).")
+        return Lookup(self.labels[i], (i,), (self.labels[i],))
+
+    # filters -----------------------------------------------------------------------------
+    def mask(self, filters: str | Iterable[str] = ()) -> Bool[Tensor, "V"] | None:
+        """Ids that pass every filter; None when there is none.
+
+        `ascii`, `alnum`, `words` (whole words: a word start followed by three or more letters),
+        `text` (no special tokens), `file:PATH` (tokens of a text file), `re:PATTERN` (searched in
+        the token's text). All leave out special tokens and partial characters.
+        Raises VocabularyError for an unknown filter, a bad pattern, or when nothing passes.
+        """
+        names = [filters] if isinstance(filters, str) else list(filters)
+        if not names:
+            return None
+        if self.tokenizer is None:
+            raise VocabularyError(f"{self.name} has no tokenizer, so tokens cannot be filtered.")
+        tests = [self._test(name) for name in names]
+        keep = [
+            text is not None and i not in self.special and all(t(i, text) for t in tests)
+            for i, text in enumerate(self.texts)
+        ]
+        if not any(keep):
+            raise VocabularyError(f"no token of {self.name} passes {' and '.join(names)}.")
+        return torch.tensor(keep)
+
+    def _test(self, name: str) -> Callable[[int, str], bool]:
+        kind, _, argument = name.partition(":")
+        if kind == "file" and argument:
+            ids = self._ids_in_file(Path(argument))
+            return lambda i, text: i in ids
+        if kind == "re" and argument:
+            try:
+                pattern = re.compile(argument)
+            except re.error as error:
+                raise VocabularyError(f"{argument!r} is no regular expression: {error}.") from error
+            return lambda i, text: bool(pattern.search(text))
+        if name == "words":
+            return self._is_word
+        if name in _TESTS:
+            return lambda i, text: _TESTS[name](text)
+        raise VocabularyError(
+            f"unknown filter {name!r}: use ascii, alnum, words, text, file:PATH or re:PATTERN."
+        )
+
+    def _is_word(self, i: int, text: str) -> bool:
+        marked = self._scheme in ("bytes", "metaspace")
+        word = text[1:] if marked and text.startswith(" ") else text
+        starts = text.startswith(" ") if marked else not text.startswith("##")
+        return starts and len(word) >= 3 and word.isalpha()
+
+    @cached_property
+    def _scheme(self) -> str:
+        return scheme_of(self.tokenizer)
+
+    def _ids_in_file(self, path: Path) -> set[int]:
+        try:
+            text = path.read_text(encoding="utf8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise VocabularyError(f"the filter file {path} cannot be read: {error}.") from error
+        ids: set[int] = set()
+        for line in text.splitlines():
+            ids.update(self._tokenizer_ids(line))
+        return ids
+
+    def _tokenizer_ids(self, text: str) -> list[int]:
+        assert self.tokenizer is not None
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    # projection --------------------------------------------------------------------------
+    def project(self, vectors: Float[Tensor, "n d"]) -> Float[Tensor, "n V"]:
+        """x E for each vector, in the vectors' dtype. [DAR] §3."""
+        self._check_width(vectors)
+        return torch.cat([vectors @ block.T for _, block in self._blocks(vectors)], dim=-1)
+
+    def top(
+        self,
+        vectors: Float[Tensor, "n d"],
+        k: int,
+        *,
+        smallest: bool = False,
+        allowed: Bool[Tensor, "V"] | None = None,
+    ) -> tuple[Int[Tensor, "n k"], Float[Tensor, "n k"]]:
+        """Ids and float64 scores of the k largest (smallest) entries of x E, ties by id; exact.
+
+        Screened in the vectors' dtype, rescored in float64; a vector whose order the screening's
+        rounding could change is done in float64 throughout. Memory: n × (V block + k).
+        """
+        self._check_width(vectors)
+        k = min(k, len(self) if allowed is None else int(allowed.sum()))
+        sign = -1.0 if smallest else 1.0
+        ids, scores, sure = self._screen(vectors * sign, k, allowed)
+        if not bool(sure.all()):
+            redo = vectors[~sure].double() * sign
+            ids[~sure], scores[~sure], _ = self._screen(redo, k, allowed)
+        return ids[:, :k].cpu(), (sign * scores[:, :k]).cpu()
+
+    def _screen(self, vectors: Tensor, k: int, allowed: Tensor | None):
+        n = min(k + SPARE, len(self) if allowed is None else int(allowed.sum()))
+        best = vectors.new_empty(len(vectors), 0)
+        ids = torch.empty(len(vectors), 0, dtype=torch.long, device=vectors.device)
+        for start, block in self._blocks(vectors):
+            scores = vectors @ block.T
+            if allowed is not None:
+                part = allowed[start : start + len(block)].to(scores.device)
+                scores = scores.masked_fill(~part, -torch.inf)
+            top, at = scores.topk(min(n, scores.shape[1]))
+            best, ids = torch.cat([best, top], 1), torch.cat([ids, at + start], 1)
+            best, keep = best.topk(min(n, best.shape[1]))
+            ids = ids.gather(1, keep)
+        return self._rescore(vectors, ids, best, k)
+
+    def _rescore(self, vectors: Tensor, ids: Tensor, screened: Tensor, k: int):
+        order = ids.argsort(dim=1)
+        ids, screened = ids.gather(1, order), screened.gather(1, order)
+        rows = self.table[ids.cpu()].to(vectors.device).double()
+        exact = torch.einsum("nd,nkd->nk", vectors.double(), rows)
+        exact = exact.masked_fill(screened == -torch.inf, -torch.inf)
+        last_screened = screened.min(dim=1).values
+        scores, order = exact.sort(dim=1, descending=True, stable=True)
+        ids = ids.gather(1, order)
+        margin = self._rounding(vectors)
+        complete = ids.shape[1] >= len(self)
+        sure = (scores[:, k - 1] > last_screened + margin) | complete | (margin == 0)
+        return ids[:, :k], scores[:, :k], sure
+
+    def _rounding(self, vectors: Tensor) -> Tensor:
+        """Bound on the rounding of one screened score; 0 for float64, which is the reference."""
+        if vectors.dtype == torch.float64:
+            return vectors.new_zeros(len(vectors))
+        unit = torch.finfo(vectors.dtype).eps
+        return self.d * unit * vectors.norm(dim=1).double() * self.largest_norm
+
+    @cached_property
+    def largest_norm(self) -> float:
+        """The largest Euclidean norm among the rows of E^T."""
+        like = torch.empty(0, dtype=torch.float32, device=self.table.device)
+        return max(float(block.norm(dim=1).max()) for _, block in self._blocks(like))
+
+    def inverse_gram(self) -> Float[Tensor, "d d"]:
+        """(E E^T)^+ in float64: E^+ = E^T (E E^T)^+, so a d × d matrix is all that E^+ takes."""
+        gram = torch.zeros(self.d, self.d, dtype=torch.float64, device=self.table.device)
+        for _, block in self._blocks(gram):
+            gram += block.T @ block
+        return torch.linalg.pinv(gram, hermitian=True)
+
+    def back(
+        self, matrix: Float[Tensor, "d m"], inverse: Inverse = "transpose"
+    ) -> Float[Tensor, "d m"]:
+        """M such that E^T M = E' matrix, for E' = E^T or E^+. [DAR] App. A."""
+        if inverse == "transpose":
+            return matrix
+        return (self._inverse_gram @ matrix.double()).to(matrix.dtype)
+
+    @cached_property
+    def _inverse_gram(self) -> Tensor:
+        return self.inverse_gram()
+
+    def _blocks(self, like: Tensor):
+        for start in range(0, len(self), BLOCK):
+            yield start, self.table[start : start + BLOCK].to(like.device, like.dtype)
+
+    def _check_width(self, vectors: Tensor) -> None:
+        if vectors.ndim != 2 or vectors.shape[1] != self.d:
+            raise VocabularyError(
+                f"expected vectors of shape (n, {self.d}), got {tuple(vectors.shape)}."
+            )
+        if not bool(torch.isfinite(vectors).all()):
+            raise VocabularyError("vectors to project hold NaN or infinity.")
+
+
+def _printable_ascii(text: str) -> bool:
+    return text.isascii() and text.isprintable() and bool(text.strip())
+
+
+_TESTS: dict[str, Callable[[str], bool]] = {
+    "ascii": _printable_ascii,
+    "alnum": lambda text: text.strip().removeprefix("##").isalnum(),
+    "text": lambda text: not any(0xD800 <= ord(c) <= 0xDFFF for c in text),
+}
