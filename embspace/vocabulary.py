@@ -17,6 +17,7 @@ from .notation import Inverse
 
 BLOCK = 8192  # rows of E a product takes at a time
 SPARE = 16  # candidates beyond k that are rescored in float64
+BUFFER = 1 << 26  # bytes a rescoring buffer may take
 
 
 @dataclass(frozen=True)
@@ -206,28 +207,38 @@ class VocabularySpace:
         k: int,
         *,
         smallest: bool = False,
+        absolute: bool = False,
         allowed: Bool[Tensor, "V"] | None = None,
     ) -> tuple[Int[Tensor, "n k"], Float[Tensor, "n k"]]:
-        """Ids and float64 scores of the k largest (smallest) entries of x E, ties by id; exact.
+        """Ids and float64 scores of the k largest entries of x E, ties by id, exactly.
 
+        `smallest`: the k smallest; `absolute`: the k largest in |x E| (scores are then absolute).
         Screened in the vectors' dtype, rescored in float64; a vector whose order the screening's
-        rounding could change is done in float64 throughout. Memory: n × (V block + k).
+        rounding could change is done in float64 throughout. Memory stays under a few 64 MiB
+        buffers. Raises VocabularyError for a wrong width, NaN or infinity.
         """
         self._check_width(vectors)
         k = min(k, len(self) if allowed is None else int(allowed.sum()))
-        sign = -1.0 if smallest else 1.0
-        ids, scores, sure = self._screen(vectors * sign, k, allowed)
-        if not bool(sure.all()):
-            redo = vectors[~sure].double() * sign
-            ids[~sure], scores[~sure], _ = self._screen(redo, k, allowed)
-        return ids[:, :k].cpu(), (sign * scores[:, :k]).cpu()
+        step = max(1, BUFFER // (8 * self.d * (k + SPARE)))
+        parts = [self._top(v, k, smallest, absolute, allowed) for v in vectors.split(step)]
+        ids, scores = (torch.cat([part[at] for part in parts]).cpu() for at in (0, 1))
+        return ids, -scores if smallest else scores
 
-    def _screen(self, vectors: Tensor, k: int, allowed: Tensor | None):
+    def _top(self, vectors: Tensor, k: int, smallest: bool, absolute: bool, allowed: Tensor | None):
+        vectors = -vectors if smallest else vectors
+        ids, scores, sure = self._screen(vectors, k, absolute, allowed)
+        if not bool(sure.all()):
+            redo = vectors[~sure].double()
+            ids[~sure], scores[~sure], _ = self._screen(redo, k, absolute, allowed)
+        return ids, scores
+
+    def _screen(self, vectors: Tensor, k: int, absolute: bool, allowed: Tensor | None):
         n = min(k + SPARE, len(self) if allowed is None else int(allowed.sum()))
         best = vectors.new_empty(len(vectors), 0)
         ids = torch.empty(len(vectors), 0, dtype=torch.long, device=vectors.device)
         for start, block in self._blocks(vectors):
             scores = vectors @ block.T
+            scores = scores.abs() if absolute else scores
             if allowed is not None:
                 part = allowed[start : start + len(block)].to(scores.device)
                 scores = scores.masked_fill(~part, -torch.inf)
@@ -235,13 +246,14 @@ class VocabularySpace:
             best, ids = torch.cat([best, top], 1), torch.cat([ids, at + start], 1)
             best, keep = best.topk(min(n, best.shape[1]))
             ids = ids.gather(1, keep)
-        return self._rescore(vectors, ids, best, k)
+        return self._rescore(vectors, ids, best, k, absolute)
 
-    def _rescore(self, vectors: Tensor, ids: Tensor, screened: Tensor, k: int):
+    def _rescore(self, vectors: Tensor, ids: Tensor, screened: Tensor, k: int, absolute: bool):
         order = ids.argsort(dim=1)
         ids, screened = ids.gather(1, order), screened.gather(1, order)
         rows = self.table[ids.cpu()].to(vectors.device).double()
         exact = torch.einsum("nd,nkd->nk", vectors.double(), rows)
+        exact = exact.abs() if absolute else exact
         exact = exact.masked_fill(screened == -torch.inf, -torch.inf)
         last_screened = screened.min(dim=1).values
         scores, order = exact.sort(dim=1, descending=True, stable=True)
@@ -264,24 +276,25 @@ class VocabularySpace:
         like = torch.empty(0, dtype=torch.float32, device=self.table.device)
         return max(float(block.norm(dim=1).max()) for _, block in self._blocks(like))
 
-    def inverse_gram(self) -> Float[Tensor, "d d"]:
-        """(E E^T)^+ in float64: E^+ = E^T (E E^T)^+, so a d × d matrix is all that E^+ takes."""
+    @cached_property
+    def gram(self) -> Float[Tensor, "d d"]:
+        """E E^T in float64: sums over the vocabulary without the vocabulary."""
         gram = torch.zeros(self.d, self.d, dtype=torch.float64, device=self.table.device)
         for _, block in self._blocks(gram):
             gram += block.T @ block
-        return torch.linalg.pinv(gram, hermitian=True)
+        return gram
 
     def back(
         self, matrix: Float[Tensor, "d m"], inverse: Inverse = "transpose"
     ) -> Float[Tensor, "d m"]:
-        """M such that E^T M = E' matrix, for E' = E^T or E^+. [DAR] App. A."""
+        """M such that E^T M = E' matrix, for E' = E^T or E^+ = E^T (E E^T)^+. [DAR] App. A."""
         if inverse == "transpose":
             return matrix
         return (self._inverse_gram @ matrix.double()).to(matrix.dtype)
 
     @cached_property
-    def _inverse_gram(self) -> Tensor:
-        return self.inverse_gram()
+    def _inverse_gram(self) -> Float[Tensor, "d d"]:
+        return torch.linalg.pinv(self.gram, hermitian=True)
 
     def _blocks(self, like: Tensor):
         for start in range(0, len(self), BLOCK):

@@ -1,0 +1,250 @@
+"""One head's W_QK or W_VO read in vocabulary space: strongest pairs, rows, columns. [DAR] §3."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..errors import EmbspaceError
+from ..models.attention import Attention
+from ..models.model import fold, reading, writing
+from ..notation import Circuit, Inverse, Norm
+from ..results import Result
+from .factors import Factor
+from .pairs import TopPairs, top_of_rows, top_pairs
+
+if TYPE_CHECKING:
+    from ..models.model import Model
+
+SIDES = {
+    "vo": ("attended to", "promoted"),
+    "qk": ("asks", "attended to"),
+}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One entry of a circuit in vocabulary space: token ids, float64 score, labels."""
+
+    i: int
+    j: int
+    score: float
+    source: str
+    target: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The five fields as a dict."""
+        return {
+            "i": self.i,
+            "j": self.j,
+            "score": self.score,
+            "source": self.source,
+            "target": self.target,
+        }
+
+
+@dataclass(frozen=True)
+class CircuitPairs(Result):
+    """The strongest pairs of one circuit, strongest first; `settings` say how they were found."""
+
+    layer: int
+    head: int
+    circuit: Circuit
+    pairs: tuple[Pair, ...]
+    rms: float  # root mean square of all V × V scores: the yardstick of one score
+    settings: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Layer, head, circuit, settings, provenance, notes and the list of pairs."""
+        return {
+            "layer": self.layer,
+            "head": self.head,
+            "circuit": self.circuit,
+            "pairs": [pair.to_dict() for pair in self.pairs],
+            "rms": self.rms,
+            "settings": self.settings,
+            "provenance": self.provenance,
+            "notes": list(self.notes),
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a pair."""
+        where = {"layer": self.layer, "head": self.head, "circuit": self.circuit}
+        return [where | pair.to_dict() for pair in self.pairs]
+
+
+class HeadCircuit:
+    """W_QK or W_VO of one head as two thin factors; the V × V matrix is never formed.
+
+    score(i, j) = e_i W e_j^T. qk: i asks, j is attended to. vo: i is attended to, j is promoted.
+    Scores carry no 1/sqrt(d_h) and no biases. `distance` (rotary models, qk) places the asker
+    that many tokens after the attended token. Raises EmbspaceError for settings that do not apply.
+    """
+
+    def __init__(
+        self,
+        model: "Model",
+        layer: int,
+        head: int,
+        circuit: Circuit,
+        *,
+        norm: Norm = "raw",
+        inverse: Inverse = "transpose",
+        distance: int | None = None,
+    ) -> None:
+        self.model, self.layer, self.head, self.circuit = model, layer, head, circuit
+        self.norm, self.inverse, self.distance = norm, inverse, distance
+        if distance is not None and circuit == "vo":
+            raise EmbspaceError("a relative distance applies to the QK circuit only.")
+
+    def __repr__(self) -> str:
+        return f"HeadCircuit({self.model.name!r}, layer {self.layer}, head {self.head}, {self.circuit})"
+
+    @cached_property
+    def matrices(self) -> tuple[Float[Tensor, "d d_h"], Float[Tensor, "d d_h"]]:
+        """A and B with W = A B^T, norms folded and positions applied as asked."""
+        attention = self.model.attention(self.layer)
+        kv = attention.kv_head(self.head)
+        pair = self._vo(attention, kv) if self.circuit == "vo" else self._qk(attention, kv)
+        return pair
+
+    @cached_property
+    def factors(self) -> tuple[Factor, Factor]:
+        """Both sides in vocabulary space, E' A and E B (E' B for qk)."""
+        space = self.model.vocabulary
+        left, right = self.matrices
+        left = space.back(left, self.inverse)
+        right = space.back(right, self.inverse) if self.circuit == "qk" else right
+        return Factor(space.table, left.contiguous()), Factor(space.table, right.contiguous())
+
+    def top_pairs(
+        self,
+        k: int = 30,
+        *,
+        smallest: bool = False,
+        filters: str | Iterable[str] = (),
+        exclude_same: bool = False,
+    ) -> CircuitPairs:
+        """The k largest (smallest) scores over all pairs of tokens that pass the filters, exactly."""
+        mask = self.model.vocabulary.mask(filters)
+        found = top_pairs(
+            *self.factors,
+            k,
+            smallest=smallest,
+            rows=mask,
+            columns=mask,
+            exclude_same=exclude_same,
+        )
+        return self._result(found, filters, smallest=smallest, exclude_same=exclude_same)
+
+    def row(self, token: str, k: int = 30, **options: Any) -> CircuitPairs:
+        """The strongest targets of one source token (all its one-token spellings), exactly.
+
+        Takes the options of `top_pairs`. Raises VocabularyError where the word is not one token.
+        """
+        return self._of(token, k, swapped=False, **options)
+
+    def column(self, token: str, k: int = 30, **options: Any) -> CircuitPairs:
+        """The strongest sources of one target token (all its one-token spellings), exactly."""
+        return self._of(token, k, swapped=True, **options)
+
+    @property
+    def rms(self) -> float:
+        """Root mean square of all V × V scores, from d_h × d_h Gram matrices (float64)."""
+        left, right = (self._gram(factor) for factor in self.factors)
+        total = float((left * right).sum())
+        return max(total, 0.0) ** 0.5 / len(self.model.vocabulary)
+
+    def _gram(self, factor: Factor) -> Tensor:
+        matrix = factor.matrix.double()
+        return matrix.T @ self.model.vocabulary.gram @ matrix
+
+    def _of(
+        self,
+        token: str,
+        k: int,
+        *,
+        swapped: bool,
+        smallest: bool = False,
+        filters: str | Iterable[str] = (),
+        exclude_same: bool = False,
+    ) -> CircuitPairs:
+        space = self.model.vocabulary
+        ids = space.token_ids(token)
+        sides = self.factors[::-1] if swapped else self.factors
+        mask = space.mask(filters)
+        options = {"smallest": smallest, "columns": mask, "exclude_same": exclude_same}
+        lists = top_of_rows(*sides, ids, k, **options)
+        i, j, score = (torch.cat([getattr(x, name) for x in lists]) for name in ("i", "j", "score"))
+        order = torch.argsort(score, descending=not smallest, stable=True)[:k]
+        i, j = (j, i) if swapped else (i, j)
+        found = TopPairs(i[order], j[order], score[order])
+        side = "target" if swapped else "source"
+        return self._result(
+            found, filters, smallest=smallest, exclude_same=exclude_same, **{side: token}
+        )
+
+    def _vo(self, attention: Attention, kv: int) -> tuple[Tensor, Tensor]:
+        read = reading(self.model, self.layer, "attn", self.norm)
+        write = writing(self.model, self.layer, "attn", self.norm)
+        return fold(attention.W_V[kv].T, read).T, fold(attention.W_O[self.head], write).T
+
+    def _qk(self, attention: Attention, kv: int) -> tuple[Tensor, Tensor]:
+        read = reading(self.model, self.layer, "attn", self.norm)
+        asks, attended = attention.W_Q[self.head], attention.W_K[kv]
+        if self.distance is not None:
+            from ..models.rotary import rotation
+
+            asks = asks @ rotation(self.model, self.layer, self.distance).to(asks)
+            attended = attended @ rotation(self.model, self.layer, 0).to(attended)
+        return fold(asks.T, read).T, fold(attended.T, read).T
+
+    def _result(self, found: TopPairs, filters: Any, **settings: Any) -> CircuitPairs:
+        space = self.model.vocabulary
+        pairs = tuple(
+            Pair(i, j, score, space.labels[i], space.labels[j])
+            for i, j, score in zip(
+                found.i.tolist(), found.j.tolist(), found.score.tolist(), strict=True
+            )
+        )
+        names = [filters] if isinstance(filters, str) else list(filters)
+        return CircuitPairs(
+            self.layer,
+            self.head,
+            self.circuit,
+            pairs,
+            self.rms,
+            {"norm": self.norm, "inverse": self.inverse, "distance": self.distance}
+            | {"filters": names}
+            | settings,
+            self.model.provenance,
+            self.model.notes,
+        )
+
+
+class Head:
+    """One attention head, read in words: `vo`, `qk`, and the single vectors of its matrices."""
+
+    def __init__(self, model: "Model", layer: int, head: int) -> None:
+        model.attention(layer).kv_head(head)  # refuses a head or layer that does not exist
+        self.model, self.layer, self.head = model, layer, head
+
+    @property
+    def vo(self) -> HeadCircuit:
+        """W_VO with raw norms: what the head promotes when it attends to a token."""
+        return self.circuit("vo")
+
+    @property
+    def qk(self) -> HeadCircuit:
+        """W_QK with raw norms: which token attends to which."""
+        return self.circuit("qk")
+
+    def circuit(self, circuit: Circuit, **options: Any) -> HeadCircuit:
+        """A circuit with `norm`, `inverse` and `distance` as asked."""
+        return HeadCircuit(self.model, self.layer, self.head, circuit, **options)

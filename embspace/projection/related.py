@@ -1,0 +1,129 @@
+"""Key-value pairs of a feed-forward layer that speak of the same tokens. [DAR] §4.1."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ..results import Result
+from ..vocabulary import VocabularySpace
+from .vectors import FeedForwardReading, VectorGroup
+
+
+@dataclass(frozen=True)
+class RelatedPair:
+    """One neuron whose key and value share tokens: which key set, overlap, the shared tokens."""
+
+    neuron: int
+    key: str
+    overlap: float
+    shared: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The four fields as a dict."""
+        return {
+            "neuron": self.neuron,
+            "key": self.key,
+            "overlap": self.overlap,
+            "shared": list(self.shared),
+        }
+
+
+@dataclass(frozen=True)
+class RelatedPairs(Result):
+    """Related key-value pairs of one layer, most alike first, and their share of all pairs.
+
+    `share` and `share_shuffled` are per key set; shuffled pairs (each key with another neuron's
+    value, by `seed`) are the baseline.
+    """
+
+    layer: int
+    expert: int | str | None
+    pairs: tuple[RelatedPair, ...]
+    share: dict[str, float]
+    share_shuffled: dict[str, float]
+    settings: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Shares and the list of pairs."""
+        return {
+            "layer": self.layer,
+            "expert": self.expert,
+            "share": self.share,
+            "share_shuffled": self.share_shuffled,
+            "pairs": [pair.to_dict() for pair in self.pairs],
+            "settings": self.settings,
+            "provenance": self.provenance,
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a related pair."""
+        return [
+            {"layer": self.layer} | pair.to_dict() | {"shared": " ".join(pair.shared)}
+            for pair in self.pairs
+        ]
+
+
+def related_pairs(
+    reading: FeedForwardReading,
+    *,
+    k: int = 100,
+    overlap: float = 0.15,
+    absolute: bool = True,
+    seed: int = 0,
+) -> RelatedPairs:
+    """Neurons whose key and value have Sim_k >= `overlap`, with the share among all neurons.
+
+    Sim_k(x, y) is the Jaccard index of the top-k tokens of x E and y E (of |x E| and |y E| when
+    `absolute`, as the paper takes parameter pairs). Gated layers: gate and up apart.
+    """
+    space = reading.model.vocabulary
+    values = _top_ids(space, reading.values, k, absolute)
+    shuffle = torch.randperm(len(values), generator=torch.Generator().manual_seed(seed))
+    pairs, share, shuffled = [], {}, {}
+    for name, group in reading.groups().items():
+        if name == "value":
+            continue
+        keys = _top_ids(space, group, k, absolute)
+        similar = jaccard(keys, values)
+        share[name] = float((similar >= overlap).double().mean())
+        shuffled[name] = float((jaccard(keys, values[shuffle]) >= overlap).double().mean())
+        for n in (similar >= overlap).nonzero()[:, 0].tolist():
+            shared = [i for i in keys[n].tolist() if i in set(values[n].tolist())]
+            labels = tuple(space.labels[i] for i in shared)
+            pairs.append(RelatedPair(n, name, float(similar[n]), labels))
+    pairs.sort(key=lambda pair: (-pair.overlap, pair.neuron, pair.key))
+    settings = {
+        "k": k,
+        "overlap": overlap,
+        "absolute": absolute,
+        "seed": seed,
+        "norm": reading.norm,
+    }
+    return RelatedPairs(
+        reading.layer,
+        reading.expert,
+        tuple(pairs),
+        share,
+        shuffled,
+        settings,
+        reading.model.provenance,
+    )
+
+
+def jaccard(a: Int[Tensor, "n k"], b: Int[Tensor, "n k"]) -> Float[Tensor, "n"]:
+    """Jaccard index |A ∩ B| / |A ∪ B| of the id sets in matching rows; rows hold no id twice."""
+    common = torch.cat(
+        [
+            (x[:, :, None] == y[:, None, :]).sum((1, 2))
+            for x, y in zip(a.split(256), b.split(256), strict=True)
+        ]
+    ).double()
+    return common / (a.shape[1] + b.shape[1] - common)
+
+
+def _top_ids(space: VocabularySpace, group: VectorGroup, k: int, absolute: bool) -> Tensor:
+    return space.top(group.vectors, k, absolute=absolute)[0]

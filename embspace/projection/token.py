@@ -1,0 +1,185 @@
+"""One token across the model: neighbours in E, and the heads and neurons that use it most."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..notation import Norm
+from ..results import Result
+from ..vocabulary import BLOCK, VocabularySpace
+from .circuits import HeadCircuit
+from .vectors import FeedForwardReading, Token
+
+if TYPE_CHECKING:
+    from ..models.model import Model
+
+ROLES = {
+    ("vo", 0): "reads it, promotes",
+    ("vo", 1): "writes it on seeing",
+    ("qk", 0): "from it, attends to",
+    ("qk", 1): "to it, attention from",
+}
+
+
+@dataclass(frozen=True)
+class HeadUse:
+    """What one head does with the token: its strongest partner, score, and score / rms of the head."""
+
+    layer: int
+    head: int
+    role: str
+    partner: str
+    score: float
+    strength: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The six fields as a dict."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class NeuronUse:
+    """How strongly one key or value bears on the token: x · e, and that over its rms over V."""
+
+    layer: int
+    expert: int | str | None
+    kind: str
+    neuron: int
+    score: float
+    strength: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The six fields as a dict."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class TokenReading(Result):
+    """A token's neighbours (cosine in E) and the heads and neurons that use it most.
+
+    `strength` is a score divided by the root mean square of all scores of that head or vector.
+    """
+
+    id: int
+    token: str
+    neighbours: tuple[Token, ...]
+    heads: tuple[HeadUse, ...]
+    neurons: tuple[NeuronUse, ...]
+    settings: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The three lists under their names."""
+        return {
+            "id": self.id,
+            "token": self.token,
+            "neighbours": [x.to_dict() for x in self.neighbours],
+            "heads": [x.to_dict() for x in self.heads],
+            "neurons": [x.to_dict() for x in self.neurons],
+            "settings": self.settings,
+            "provenance": self.provenance,
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a neighbour, head or neuron; columns that do not apply are empty."""
+        columns = (
+            "kind",
+            "token",
+            "layer",
+            "head",
+            "expert",
+            "neuron",
+            "role",
+            "score",
+            "strength",
+        )
+        rows = [{"kind": "neighbour", "token": t.label, "score": t.score} for t in self.neighbours]
+        rows += [{"kind": "head", "token": h.partner} | _pick(h, columns) for h in self.heads]
+        rows += [_pick(n, columns) for n in self.neurons]
+        return [{column: row.get(column, "") for column in columns} for row in rows]
+
+
+def read_token(
+    model: "Model", i: int, *, k: int = 20, norm: Norm = "raw", filters: tuple[str, ...] = ()
+) -> TokenReading:
+    """Everything the weights say about token i, over all layers, exactly.
+
+    Neighbours by cosine; heads ranked by |strength| of their strongest partner in each of four
+    roles; neurons by |strength|.
+    """
+    space = model.vocabulary
+    mask = space.mask(filters)
+    e = space.table[i : i + 1].to(model.dtype)
+    heads = [use for layer in range(model.n_layers) for use in _heads(model, layer, e, norm, mask)]
+    neurons = [use for layer in range(model.n_layers) for use in _neurons(model, layer, e, norm, k)]
+    heads.sort(key=lambda use: -abs(use.strength))
+    neurons.sort(key=lambda use: -abs(use.strength))
+    return TokenReading(
+        i,
+        space.labels[i],
+        _neighbours(space, e[0], i, k, mask),
+        tuple(heads[:k]),
+        tuple(neurons[:k]),
+        {"norm": norm, "filters": list(filters), "k": k},
+        model.provenance,
+    )
+
+
+def _neighbours(space: VocabularySpace, e: Tensor, i: int, k: int, mask) -> tuple[Token, ...]:
+    """Tokens whose rows of E make the smallest angle with e; the token itself left out."""
+    cosines = torch.cat(
+        [_cosines(space.table[s : s + BLOCK], e) for s in range(0, len(space), BLOCK)]
+    )
+    cosines[i] = -torch.inf
+    if mask is not None:
+        cosines[~mask.to(cosines.device)] = -torch.inf
+    scores, ids = cosines.sort(descending=True, stable=True)
+    found = [(n, s) for n, s in zip(ids[:k].tolist(), scores[:k].tolist(), strict=True)]
+    return tuple(Token(n, space.labels[n], s) for n, s in found if s > -float("inf"))
+
+
+def _cosines(rows: Float[Tensor, "n d"], e: Float[Tensor, "d"]) -> Float[Tensor, "n"]:
+    rows, e = rows.double(), e.double()
+    return (rows @ e) / (rows.norm(dim=1) * e.norm()).clamp_min(1e-30)
+
+
+def _heads(model: "Model", layer: int, e: Tensor, norm: Norm, mask) -> Iterator[HeadUse]:
+    """The strongest partner of e in each head of a layer and each role."""
+    circuits = [
+        HeadCircuit(model, layer, head, circuit, norm=norm)
+        for head in range(model.n_heads)
+        for circuit in ("vo", "qk")
+    ]
+    asked, about = [], []
+    for circuit in circuits:
+        left, right = circuit.matrices
+        asked += [e @ left @ right.T, e @ right @ left.T]
+        about += [(circuit, 0), (circuit, 1)]
+    ids, scores = model.vocabulary.top(torch.cat(asked), 1, allowed=mask)
+    for (circuit, side), j, score in zip(
+        about, ids[:, 0].tolist(), scores[:, 0].tolist(), strict=True
+    ):
+        partner, role = model.vocabulary.labels[j], ROLES[circuit.circuit, side]
+        strength = score / max(circuit.rms, 1e-30)
+        yield HeadUse(layer, circuit.head, role, partner, score, strength)
+
+
+def _neurons(model: "Model", layer: int, e: Tensor, norm: Norm, k: int) -> Iterator[NeuronUse]:
+    """The k keys and values of a layer with the largest |x · e| over their rms."""
+    space = model.vocabulary
+    for expert in model.experts(layer):
+        for kind, group in FeedForwardReading(model, layer, expert, norm).groups().items():
+            x = group.vectors
+            scores = (x.double() @ e[0].double()).cpu()
+            rms = ((x @ space.gram.to(x)) * x).sum(1).clamp_min(0).double().cpu() / len(space)
+            strength = scores / rms.sqrt().clamp_min(1e-30)
+            for n in strength.abs().topk(min(k, len(x))).indices.tolist():
+                yield NeuronUse(layer, expert, kind, n, float(scores[n]), float(strength[n]))
+
+
+def _pick(use: HeadUse | NeuronUse, columns: tuple[str, ...]) -> dict[str, Any]:
+    return {key: value for key, value in vars(use).items() if key in columns and value is not None}
