@@ -1,6 +1,5 @@
 """Readable, unique labels of tokens: word starts kept visible, partial characters as bytes."""
 
-import json
 import re
 import unicodedata
 from typing import Any, Literal
@@ -29,13 +28,11 @@ def token_texts(tokenizer: Any, n: int) -> list[str | None]:
 def scheme_of(tokenizer: Any) -> Scheme:
     """How a tokenizer writes the beginning of a word, from its own decoder."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    decoder = json.dumps(json.loads(backend.to_str()).get("decoder")) if backend else ""
-    if '"ByteLevel"' in decoder:
-        return "bytes"
-    if '"WordPiece"' in decoder:
-        return "wordpiece"
-    if '"Metaspace"' in decoder or "▁" in json.loads(f"[{decoder}]").__repr__():
-        return "metaspace"
+    decoder = getattr(backend, "decoder", None)
+    state = decoder.__getstate__().decode("utf8") if decoder is not None else ""
+    for scheme, marks in _DECODERS.items():
+        if any(mark in state for mark in marks):
+            return scheme
     vocabulary = tokenizer.get_vocab()
     if any(piece.startswith("##") for piece in vocabulary):
         return "wordpiece"
@@ -49,7 +46,10 @@ def label(text: str) -> str:
 
     Injective: two different texts never get the same label.
     """
-    shown = "".join(_visible(char) for char in text)
+    if text.isprintable():
+        shown = text.translate(_PLAIN)
+    else:
+        shown = "".join(_visible(char) for char in text)
     return "◌" + shown if shown and unicodedata.category(shown[0]).startswith("M") else shown
 
 
@@ -70,12 +70,10 @@ def labels(texts: list[str | None], special: set[int]) -> list[str]:
 
 
 def _visible(char: str) -> str:
-    if char == " ":
-        return SPACE
     if char in _NAMED:
         return _NAMED[char]
     code = ord(char)
-    if 0xDC80 <= code <= 0xDCFF:
+    if 0xDC00 <= code <= 0xDCFF:
         return f"\\x{code - 0xDC00:02X}"
     if unicodedata.category(char)[0] in "CZ":
         return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
@@ -87,7 +85,7 @@ def _text(piece: str, scheme: Scheme) -> str:
         return _byte_level(piece)
     if scheme == "metaspace":
         byte = BYTE_PIECE.fullmatch(piece)
-        return _from_bytes(bytes([int(byte[1], 16)])) if byte else piece.replace("▁", " ")
+        return chr(0xDC00 + int(byte[1], 16)) if byte else piece.replace("▁", " ")
     return piece
 
 
@@ -111,4 +109,11 @@ def _byte_alphabet() -> dict[str, int]:
 
 
 _BYTE = _byte_alphabet()
-_NAMED = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", SPACE: "\\u00b7"}
+_PRINTED = {" ": SPACE, "\\": "\\\\", SPACE: "\\u00b7"}
+_NAMED = _PRINTED | {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
+_PLAIN = str.maketrans(_PRINTED)
+_DECODERS: dict[Scheme, tuple[str, ...]] = {
+    "bytes": ('"ByteLevel"',),
+    "wordpiece": ('"WordPiece"',),
+    "metaspace": ('"Metaspace"', "▁"),
+}

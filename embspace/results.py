@@ -31,18 +31,23 @@ class Result:
 
     def to_csv(self) -> str:
         """`rows` as CSV text with a header; cells that a spreadsheet would run are quoted."""
-        rows = self.rows()
-        out = io.StringIO()
-        writer = csv.DictWriter(out, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows([{key: _inert(cell) for key, cell in row.items()} for row in rows])
-        return out.getvalue()
+        return csv_text(self.rows())
 
     def __rich__(self) -> Any:
         return import_module("embspace.report").as_rich(self)
 
     def _repr_html_(self) -> str:
         return import_module("embspace.report").as_html(self)
+
+
+def csv_text(rows: list[dict[str, Any]], *, header: bool = True) -> str:
+    """Rows with the same keys as CSV text; a cell that a spreadsheet would run is made text."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
+    if header and rows:
+        writer.writeheader()
+    writer.writerows([{key: _inert(cell) for key, cell in row.items()} for row in rows])
+    return out.getvalue()
 
 
 def _inert(cell: Any) -> Any:

@@ -227,13 +227,23 @@ class VocabularySpace:
     def _top(self, vectors: Tensor, k: int, smallest: bool, absolute: bool, allowed: Tensor | None):
         vectors = -vectors if smallest else vectors
         ids, scores, sure = self._screen(vectors, k, absolute, allowed)
-        if not bool(sure.all()):
-            redo = vectors[~sure].double()
-            ids[~sure], scores[~sure], _ = self._screen(redo, k, absolute, allowed)
+        for n in (~sure).nonzero()[:, 0].tolist():
+            ids[n], scores[n] = self._dense(vectors[n], k, absolute, allowed)
         return ids, scores
 
+    def _dense(self, vector: Tensor, k: int, absolute: bool, allowed: Tensor | None):
+        """The same for one vector from all V float64 scores: slow, and never in doubt."""
+        vector = vector.double()
+        scores = torch.cat([(block * vector).sum(1) for _, block in self._blocks(vector)])
+        scores = scores.abs() if absolute else scores
+        if allowed is not None:
+            scores = scores.masked_fill(~allowed.to(scores.device), -torch.inf)
+        scores, ids = scores.sort(descending=True, stable=True)
+        return ids[:k], scores[:k]
+
     def _screen(self, vectors: Tensor, k: int, absolute: bool, allowed: Tensor | None):
-        n = min(k + SPARE, len(self) if allowed is None else int(allowed.sum()))
+        n_allowed = len(self) if allowed is None else int(allowed.sum())
+        n = min(k + SPARE, n_allowed)
         best = vectors.new_empty(len(vectors), 0)
         ids = torch.empty(len(vectors), 0, dtype=torch.long, device=vectors.device)
         for start, block in self._blocks(vectors):
@@ -246,29 +256,25 @@ class VocabularySpace:
             best, ids = torch.cat([best, top], 1), torch.cat([ids, at + start], 1)
             best, keep = best.topk(min(n, best.shape[1]))
             ids = ids.gather(1, keep)
-        return self._rescore(vectors, ids, best, k, absolute)
+        return self._rescore(vectors, ids, best, k, absolute, n_allowed)
 
-    def _rescore(self, vectors: Tensor, ids: Tensor, screened: Tensor, k: int, absolute: bool):
+    def _rescore(
+        self, vectors: Tensor, ids: Tensor, screened: Tensor, k: int, absolute: bool, n_allowed: int
+    ):
         order = ids.argsort(dim=1)
         ids, screened = ids.gather(1, order), screened.gather(1, order)
-        rows = self.table[ids.cpu()].to(vectors.device).double()
-        exact = torch.einsum("nd,nkd->nk", vectors.double(), rows)
+        rows = self.table[ids.to(self.table.device)].to(vectors.device).double()
+        exact = (rows * vectors.double()[:, None]).sum(2)  # equal rows give equal sums
         exact = exact.abs() if absolute else exact
-        exact = exact.masked_fill(screened == -torch.inf, -torch.inf)
-        last_screened = screened.min(dim=1).values
         scores, order = exact.sort(dim=1, descending=True, stable=True)
-        ids = ids.gather(1, order)
-        margin = self._rounding(vectors)
-        complete = ids.shape[1] >= len(self)
-        sure = (scores[:, k - 1] > last_screened + margin) | complete | (margin == 0)
-        return ids[:, :k], scores[:, :k], sure
+        complete = ids.shape[1] == n_allowed
+        sure = scores[:, k - 1] > screened.min(dim=1).values + self._rounding(vectors)
+        return ids.gather(1, order)[:, :k], scores[:, :k], sure | complete
 
     def _rounding(self, vectors: Tensor) -> Tensor:
-        """Bound on the rounding of one screened score; 0 for float64, which is the reference."""
-        if vectors.dtype == torch.float64:
-            return vectors.new_zeros(len(vectors))
+        """Bound on the rounding of one screened score, (d + 1) u ‖x‖ max ‖e‖."""
         unit = torch.finfo(vectors.dtype).eps
-        return self.d * unit * vectors.norm(dim=1).double() * self.largest_norm
+        return (self.d + 1) * unit * vectors.norm(dim=1).double() * self.largest_norm
 
     @cached_property
     def largest_norm(self) -> float:

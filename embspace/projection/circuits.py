@@ -1,6 +1,6 @@
 """One head's W_QK or W_VO read in vocabulary space: strongest pairs, rows, columns. [DAR] §3."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -104,7 +104,7 @@ class HeadCircuit:
             raise EmbspaceError("a relative distance applies to the QK circuit only.")
 
     def __repr__(self) -> str:
-        return f"HeadCircuit({self.model.name!r}, layer {self.layer}, head {self.head}, {self.circuit})"
+        return f"HeadCircuit({self.model.name!r}, {self.layer}, {self.head}, {self.circuit!r})"
 
     @cached_property
     def matrices(self) -> tuple[Float[Tensor, "d d_h"], Float[Tensor, "d d_h"]]:
@@ -131,7 +131,7 @@ class HeadCircuit:
         filters: str | Iterable[str] = (),
         exclude_same: bool = False,
     ) -> CircuitPairs:
-        """The k largest (smallest) scores over all pairs of tokens that pass the filters, exactly."""
+        """The k largest (smallest) scores over all pairs that pass the filters, exactly."""
         mask = self.model.vocabulary.mask(filters)
         found = top_pairs(
             *self.factors,
@@ -154,16 +154,10 @@ class HeadCircuit:
         """The strongest sources of one target token (all its one-token spellings), exactly."""
         return self._of(token, k, swapped=True, **options)
 
-    @property
+    @cached_property
     def rms(self) -> float:
-        """Root mean square of all V × V scores, from d_h × d_h Gram matrices (float64)."""
-        left, right = (self._gram(factor) for factor in self.factors)
-        total = float((left * right).sum())
-        return max(total, 0.0) ** 0.5 / len(self.model.vocabulary)
-
-    def _gram(self, factor: Factor) -> Tensor:
-        matrix = factor.matrix.double()
-        return matrix.T @ self.model.vocabulary.gram @ matrix
+        """Root mean square of all V × V scores."""
+        return root_mean_squares([self])[0]
 
     def _of(
         self,
@@ -226,6 +220,22 @@ class HeadCircuit:
             self.model.provenance,
             self.model.notes,
         )
+
+
+def root_mean_squares(circuits: Sequence[HeadCircuit]) -> list[float]:
+    """Root mean square of all V × V scores of each circuit of one model.
+
+    ‖P Q^T‖² = <P^T P, Q^T Q> with P^T P = A^T (E E^T) A, so only d_h × d_h matrices are summed.
+    """
+    if not circuits:
+        return []
+    space = circuits[0].model.vocabulary
+    sides = [factor.matrix for circuit in circuits for factor in circuit.factors]
+    side_by_side = torch.cat(sides, dim=1)
+    seen = (space.gram.to(side_by_side) @ side_by_side).split(sides[0].shape[1], dim=1)
+    grams = [(a.T @ b).double() for a, b in zip(sides, seen, strict=True)]
+    sums = [float((a * b).sum()) for a, b in zip(grams[::2], grams[1::2], strict=True)]
+    return [max(total, 0.0) ** 0.5 / len(space) for total in sums]
 
 
 class Head:

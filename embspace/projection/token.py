@@ -11,7 +11,7 @@ from torch import Tensor
 from ..notation import Norm
 from ..results import Result
 from ..vocabulary import BLOCK, VocabularySpace
-from .circuits import HeadCircuit
+from .circuits import HeadCircuit, root_mean_squares
 from .vectors import FeedForwardReading, Token
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ ROLES = {
 
 @dataclass(frozen=True)
 class HeadUse:
-    """What one head does with the token: its strongest partner, score, and score / rms of the head."""
+    """What a head does with the token: its strongest partner, the score, and score over rms."""
 
     layer: int
     head: int
@@ -114,7 +114,7 @@ def read_token(
     space = model.vocabulary
     mask = space.mask(filters)
     e = space.table[i : i + 1].to(model.dtype)
-    heads = [use for layer in range(model.n_layers) for use in _heads(model, layer, e, norm, mask)]
+    heads = list(_heads(model, e, norm, mask))
     neurons = [use for layer in range(model.n_layers) for use in _neurons(model, layer, e, norm, k)]
     heads.sort(key=lambda use: -abs(use.strength))
     neurons.sort(key=lambda use: -abs(use.strength))
@@ -147,25 +147,32 @@ def _cosines(rows: Float[Tensor, "n d"], e: Float[Tensor, "d"]) -> Float[Tensor,
     return (rows @ e) / (rows.norm(dim=1) * e.norm()).clamp_min(1e-30)
 
 
-def _heads(model: "Model", layer: int, e: Tensor, norm: Norm, mask) -> Iterator[HeadUse]:
-    """The strongest partner of e in each head of a layer and each role."""
-    circuits = [
+def _heads(model: "Model", e: Tensor, norm: Norm, mask: Tensor | None) -> Iterator[HeadUse]:
+    """The strongest partner of e in every head and each of its four roles."""
+    layers = [_circuits(model, layer, norm) for layer in range(model.n_layers)]
+    rms = [value for circuits in layers for value in root_mean_squares(circuits)]
+    circuits = [circuit for layer in layers for circuit in layer]
+    asked = torch.cat([row for circuit in circuits for row in _both_ways(circuit, e)])
+    ids, scores = (found[:, 0].tolist() for found in model.vocabulary.top(asked, 1, allowed=mask))
+    for at, (j, score) in enumerate(zip(ids, scores, strict=True)):
+        circuit, side = circuits[at // 2], at % 2
+        partner, role = model.vocabulary.labels[j], ROLES[circuit.circuit, side]
+        strength = score / max(rms[at // 2], 1e-30)
+        yield HeadUse(circuit.layer, circuit.head, role, partner, score, strength)
+
+
+def _circuits(model: "Model", layer: int, norm: Norm) -> list[HeadCircuit]:
+    return [
         HeadCircuit(model, layer, head, circuit, norm=norm)
         for head in range(model.n_heads)
         for circuit in ("vo", "qk")
     ]
-    asked, about = [], []
-    for circuit in circuits:
-        left, right = circuit.matrices
-        asked += [e @ left @ right.T, e @ right @ left.T]
-        about += [(circuit, 0), (circuit, 1)]
-    ids, scores = model.vocabulary.top(torch.cat(asked), 1, allowed=mask)
-    for (circuit, side), j, score in zip(
-        about, ids[:, 0].tolist(), scores[:, 0].tolist(), strict=True
-    ):
-        partner, role = model.vocabulary.labels[j], ROLES[circuit.circuit, side]
-        strength = score / max(circuit.rms, 1e-30)
-        yield HeadUse(layer, circuit.head, role, partner, score, strength)
+
+
+def _both_ways(circuit: HeadCircuit, e: Float[Tensor, "1 d"]) -> tuple[Tensor, Tensor]:
+    """e W and e W^T: what e scores as the source, and as the target, of every token."""
+    left, right = circuit.matrices
+    return e @ left @ right.T, e @ right @ left.T
 
 
 def _neurons(model: "Model", layer: int, e: Tensor, norm: Norm, k: int) -> Iterator[NeuronUse]:

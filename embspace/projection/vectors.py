@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -12,9 +13,11 @@ from ..errors import EmbspaceError
 from ..models.model import fold, reading, writing
 from ..notation import Group, Norm
 from ..results import Result
+from ..vocabulary import BUFFER
 
 if TYPE_CHECKING:
     from ..models.model import Model
+    from ..vocabulary import VocabularySpace
 
 
 @dataclass(frozen=True)
@@ -38,14 +41,16 @@ class VectorTokens(Result):
     top: tuple[Token, ...]
     bottom: tuple[Token, ...]
     norm: float  # Euclidean length of the vector
+    rms: float  # root mean square of all V scores: the yardstick of one score
     settings: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """The vector's name and length, and both lists."""
+        """The vector's name, its length, the rms of its scores, and both lists."""
         return {
             "vector": self.vector,
             "norm": self.norm,
+            "rms": self.rms,
             "top": [token.to_dict() for token in self.top],
             "bottom": [token.to_dict() for token in self.bottom],
             "settings": self.settings,
@@ -104,8 +109,8 @@ class VectorGroup:
         names = [filters] if isinstance(filters, str) else list(filters)
         settings = {"norm": self.norm, "filters": names}
         return [
-            VectorTokens(f"{self.name} {n}", t, b, length, settings, self.model.provenance)
-            for n, t, b, length in zip(which, high, low, lengths, strict=True)
+            VectorTokens(f"{self.name} {n}", t, b, length, rms, settings, self.model.provenance)
+            for n, t, b, length, rms in zip(which, high, low, lengths, rms_of(space, chosen), strict=True)
         ]
 
 
@@ -207,6 +212,16 @@ def sub_heads(
         return fold(matrix.T, reading(model, layer, "attn", norm))
 
     return VectorGroup(model, f"layer {layer} head {head} {group}", read, norm)
+
+
+def rms_of(space: "VocabularySpace", vectors: Float[Tensor, "n d"]) -> list[float]:
+    """Root mean square of all V scores of each vector, in float64."""
+    x = vectors.double()
+    if len(x) >= space.d:  # many vectors: through the d × d sums
+        return ((x @ space.gram.to(x.device)) * x).sum(1).clamp_min(0).div(len(space)).sqrt().tolist()
+    step = max(1, BUFFER // (8 * len(space)))
+    squares = [space.project(part).square().mean(dim=1) for part in x.split(step)]
+    return torch.cat(squares).sqrt().tolist() if squares else []
 
 
 def _tokens(space, ids: Tensor, scores: Tensor) -> list[tuple[Token, ...]]:

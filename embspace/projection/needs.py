@@ -1,0 +1,152 @@
+"""What a piece of work will need, before it starts: memory for certain, time roughly."""
+
+import time
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from ..errors import ResourceError
+from ..vocabulary import BLOCK, BUFFER
+
+if TYPE_CHECKING:
+    from ..models.model import Model
+
+SEARCHED = 0.02  # share of the V × V scores that the pruned search computes, as an order of magnitude
+LABEL = 300  # bytes a token's text, label and index entry take
+SLACK = 256 << 20  # pools, tiles and copies of no great size
+CGROUP = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Memory in bytes and time in seconds; `seconds` is an order of magnitude.
+
+    private: what must be free beside what this process holds already; mapped: pages of the
+    checkpoint, which the system may drop again; peak: what the process will then hold.
+    """
+
+    private: int
+    mapped: int
+    seconds: float
+
+    @property
+    def peak(self) -> int:
+        """Bytes this process will hold at most: now, plus both kinds."""
+        return _held() + self.private + self.mapped
+
+    def require(self, device: torch.device, *, way_out: str) -> None:
+        """Raise ResourceError, naming the way out, unless the device has that much memory free."""
+        free = free_memory(device)
+        if self.private > free:
+            raise ResourceError(
+                f"this needs about {gigabytes(self.private)} of memory and {gigabytes(free)} are "
+                f"free on {device}: {way_out}"
+            )
+
+
+def needs_of_circuits(model: "Model", n: int, *, rows: int | None = None) -> Needs:
+    """The strongest pairs of n circuits, over all tokens or only `rows` of them."""
+    V, d, d_h = len(model.vocabulary), model.d, model.d_head
+    taking_part = V if rows is None else rows
+    sides = 6 * taking_part * (d_h + 4) * _width(model)
+    projections = 4.0 * taking_part * d * d_h
+    search = 2.0 * taking_part**2 * d_h * SEARCHED
+    flops = n * (projections + search) + _gram_flops(model)
+    return Needs(_common(model) + sides, _table_bytes(model), flops / flops_per_second())
+
+
+def needs_of_rows(model: "Model", n: int) -> Needs:
+    """Whole rows or columns of n circuits for one token."""
+    V, d, d_h = len(model.vocabulary), model.d, model.d_head
+    flops = n * 8.0 * V * d * d_h + _gram_flops(model)
+    return Needs(_common(model) + 8 * V * 8, _table_bytes(model), flops / flops_per_second())
+
+
+def needs_of_vectors(model: "Model", n: int, *, k: int = 100, passes: int = 1) -> Needs:
+    """Projections of n vectors a layer at a time, k tokens kept of each, `passes` times over V."""
+    flops = passes * 2.0 * n * len(model.vocabulary) * model.d
+    kept = 4 * min(n, 1 << 16) * (k + 16) * 16
+    return Needs(_common(model) + kept + 4 * BUFFER, _table_bytes(model), flops / flops_per_second())
+
+
+def needs_of_token(model: "Model") -> Needs:
+    """One token against all heads and neurons of a model."""
+    V, d = len(model.vocabulary), model.d
+    n = 4.0 * model.n_layers * model.n_heads
+    flops = n * 2.0 * V * d + _gram_flops(model) + model.n_layers * 6.0 * _d_ff(model) * d * d
+    return Needs(_common(model) + 4 * BUFFER, _table_bytes(model), flops / flops_per_second())
+
+
+def free_memory(device: torch.device | None = None) -> int:
+    """Bytes that can still be taken: of the GPU, or of this machine and its container's limit."""
+    if device is not None and device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    import psutil
+
+    return min(int(psutil.virtual_memory().available), _container_room())
+
+
+def gigabytes(n_bytes: float) -> str:
+    """`1.2 GB`, `340 MB`."""
+    return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{max(1, round(n_bytes / 1e6))} MB"
+
+
+@cache
+def flops_per_second() -> float:
+    """Speed of a float32 product here and now, from a few hundredths of a second of them."""
+    a, b = torch.ones(512, 512), torch.ones(512, 2048)
+    torch.mm(a, b)
+    start = time.perf_counter()
+    for _ in range(3):
+        torch.mm(a, b)
+    return 3 * 2.0 * a.numel() * b.shape[1] / max(time.perf_counter() - start, 1e-6)
+
+
+def _common(model: "Model") -> int:
+    """A layer's matrices in the working dtype, blocks of E in float64, d × d sums, labels."""
+    V, d, width = len(model.vocabulary), model.d, _width(model)
+    attention = 4 * model.n_heads * model.d_head * d * width
+    feed_forward = 6 * _d_ff(model) * d * width
+    on_device = 0 if model.device.type == "cpu" else _table_bytes(model)
+    return (
+        max(attention, feed_forward) + 2 * BLOCK * d * 8 + 4 * d * d * 8 + V * LABEL + SLACK
+    ) + on_device
+
+
+def _gram_flops(model: "Model") -> float:
+    return 4.0 * len(model.vocabulary) * model.d**2  # float64: twice the work
+
+
+def _d_ff(model: "Model") -> int:
+    """Rows of the feed-forward matrices (of one expert), from the config; 4 d where it has none."""
+    names = ("moe_intermediate_size", "intermediate_size", "n_inner", "ffn_dim", "hidden_dim")
+    found = (getattr(model.config, name, None) for name in names)
+    return next((int(n) for n in found if isinstance(n, int) and n > 0), 4 * model.d)
+
+
+def _width(model: "Model") -> int:
+    return torch.empty(0, dtype=model.dtype).element_size()
+
+
+def _table_bytes(model: "Model") -> int:
+    table = model.vocabulary.table
+    return table.numel() * table.element_size()
+
+
+def _held() -> int:
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
+
+
+def _container_room() -> int:
+    """Bytes left under a Linux container's memory limit; as good as endless where there is none."""
+    try:
+        limit = (CGROUP / "memory.max").read_text().strip()
+        used = int((CGROUP / "memory.current").read_text())
+        return (1 << 62) if limit == "max" else max(0, int(limit) - used)
+    except (OSError, ValueError):
+        return 1 << 62

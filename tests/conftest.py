@@ -1,0 +1,115 @@
+"""Small random models built on the spot, shared by all tests."""
+
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # several test processes share few cores
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test reaches a hub
+
+import pytest
+
+TEXT = """The cats and the dogs saw Paris and London. Her brother sings in Rome, his sister in Madrid.
+Doctors heal, teachers teach, and the farmers of France grow wheat for the bakers of Spain."""
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or writes the user's cache."""
+    monkeypatch.setenv("EMBSPACE_CACHE", str(tmp_path_factory.getbasetemp() / "embspace-cache"))
+
+
+@pytest.fixture(scope="session")
+def byte_tokenizer() -> Any:
+    """A byte-level BPE tokenizer of 300 tokens: 256 bytes, merges, one end-of-text token."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=["<|endoftext|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([TEXT] * 20, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|endoftext|>")
+
+
+def randomise(model: Any, seed: int = 0) -> Any:
+    """Fill every 1-D parameter with random values: default gains of 1 and biases of 0 hide errors."""
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 1:
+                parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    return model
+
+
+@pytest.fixture(scope="session")
+def save_model(
+    tmp_path_factory: pytest.TempPathFactory, byte_tokenizer: Any
+) -> Callable[..., Path]:
+    """A function that builds a model from a config, randomises it, and saves it with a tokenizer."""
+
+    def save(config: Any, auto: str = "AutoModelForCausalLM", *, tokenizer: Any = byte_tokenizer):
+        import torch
+        import transformers
+
+        torch.manual_seed(0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = randomise(getattr(transformers, auto).from_config(config))
+        folder = tmp_path_factory.mktemp(config.model_type)
+        model.save_pretrained(folder)
+        if tokenizer is not None:
+            tokenizer.save_pretrained(folder)
+        return folder
+
+    return save
+
+
+@pytest.fixture(scope="session")
+def tiny_gpt2(save_model: Callable[..., Path]) -> Path:
+    """GPT-2 with 3 layers of 4 heads, width 32; 304 rows for 300 tokens; no two layers alike."""
+    from transformers import GPT2Config
+
+    config = GPT2Config(
+        vocab_size=304,
+        n_embd=32,
+        n_layer=3,
+        n_head=4,
+        n_inner=52,
+        n_positions=64,
+        initializer_range=0.5,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
+    return save_model(config)
+
+
+@pytest.fixture(scope="session")
+def tiny_llama(save_model: Callable[..., Path]) -> Path:
+    """Llama with 2 layers, 6 query heads on 2 key/value heads of 8, width 36, untied head."""
+    from transformers import LlamaConfig
+
+    config = LlamaConfig(
+        vocab_size=300,
+        hidden_size=36,
+        intermediate_size=44,
+        num_hidden_layers=2,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        head_dim=8,
+        initializer_range=0.5,
+        tie_word_embeddings=False,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
+    return save_model(config)

@@ -1,0 +1,138 @@
+"""VocabularySpace: rows that are tokens, exact projections, filters, both inverses."""
+
+import pytest
+import torch
+
+import embspace
+from embspace.errors import VocabularyError
+from embspace.vocabulary import VocabularySpace
+
+
+@pytest.fixture(scope="module")
+def space(tiny_gpt2) -> VocabularySpace:
+    return embspace.load(tiny_gpt2).vocabulary
+
+
+def dense_top(space, vectors, k, sign=1.0):
+    scores = sign * (vectors.double() @ space.table.double().T)
+    order = torch.stack(
+        [torch.tensor(sorted(range(len(s)), key=lambda j: (-s[j], j))[:k]) for s in scores]
+    )
+    return order, scores.gather(1, order) * sign
+
+
+@pytest.mark.parametrize("k", [1, 7, 300, 5000])
+@pytest.mark.parametrize("smallest", [False, True])
+def test_top_equals_a_dense_float64_product(space, k, smallest):
+    vectors = torch.randn(5, space.d, generator=torch.Generator().manual_seed(k))
+    ids, scores = space.top(vectors, k, smallest=smallest)
+    expected, exact = dense_top(space, vectors, min(k, len(space)), -1.0 if smallest else 1.0)
+    assert torch.equal(ids, expected)
+    torch.testing.assert_close(scores, exact, rtol=1e-12, atol=1e-12)
+
+
+def test_ties_are_broken_by_id_and_duplicates_of_a_row_stay_together():
+    table = torch.zeros(100, 4)
+    table[[7, 31, 60]] = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    ids, scores = VocabularySpace(table, None).top(torch.ones(1, 4), 5)
+    assert ids[0].tolist() == [7, 31, 60, 0, 1]
+    assert scores[0].tolist() == [10, 10, 10, 0, 0]
+
+
+def test_an_order_that_float32_cannot_see_is_settled_in_float64():
+    """Scores a millionth of an ulp apart: 60 near ties, more than the screening keeps."""
+    base = torch.randn(64, generator=torch.Generator().manual_seed(0)).double()
+    table = base.repeat(60, 1)
+    table[:, 0] += torch.arange(60) * 1e-12
+    vectors = torch.ones(1, 64)
+    ids, _ = VocabularySpace(table, None).top(vectors, 10)
+    expected, _ = dense_top(VocabularySpace(table, None), vectors, 10)
+    assert torch.equal(ids, expected)
+
+
+def test_absolute_takes_both_ends(space):
+    vectors = torch.randn(3, space.d, generator=torch.Generator().manual_seed(2))
+    ids, scores = space.top(vectors, 9, absolute=True)
+    expected = (vectors.double() @ space.table.double().T).abs().topk(9)
+    assert torch.equal(ids, expected.indices)
+    torch.testing.assert_close(scores, expected.values)
+
+
+def test_rows_beyond_the_tokenizer_are_no_tokens(tiny_gpt2, space):
+    model = embspace.load(tiny_gpt2)
+    assert model.embedding().shape[0] == 304
+    assert len(space) == len(space.labels) == 300
+
+
+def test_padded_rows_never_win(space):
+    table = torch.cat([space.table, 50 * space.table[7:8], -50 * space.table[7:8]])
+    padded = VocabularySpace(table, space.tokenizer)
+    for sign in (1, -1):
+        ids, _ = padded.top(sign * table[7:8], 300)
+        assert int(ids.max()) < 300
+
+
+def test_project_equals_the_product_with_E(space):
+    vectors = torch.randn(4, space.d)
+    torch.testing.assert_close(space.project(vectors), vectors @ space.E)
+
+
+def test_the_pseudo_inverse_needs_only_a_square_matrix(space):
+    matrix = torch.randn(space.d, 3, dtype=torch.float64)
+    expected = torch.linalg.pinv(space.table.double().T) @ matrix
+    found = space.table.double() @ space.back(matrix, "pinv")
+    torch.testing.assert_close(found, expected)
+
+
+def test_words_are_found_with_and_without_a_leading_space(space):
+    lookups = space.find("the")
+    assert [x.text for x in lookups] == ["the", " the"]
+    assert lookups[1].single and lookups[1].labels == ("·the",)
+
+
+def test_a_word_of_several_tokens_is_said_so(space):
+    with pytest.raises(VocabularyError, match=r"'Zürich' is not one token .* \+ "):
+        space.token_ids("Zürich")
+
+
+@pytest.mark.parametrize("word", ["", "   ", "#300", "#9999"])
+def test_what_is_no_token_is_refused(space, word):
+    with pytest.raises(VocabularyError):
+        space.token_ids(word)
+
+
+def test_filters_keep_what_they_name_and_no_special_token(space):
+    texts = space.texts
+    for name, holds in {
+        "ascii": lambda t: t.isascii(),
+        "alnum": lambda t: t.strip().isalnum(),
+        "words": lambda t: t.startswith(" ") and t[1:].isalpha() and len(t) > 3,
+        "re:^ [a-t]": lambda t: t[0] == " " and "a" <= t[1] <= "t",
+    }.items():
+        kept = space.mask(name).nonzero()[:, 0].tolist()
+        assert kept and all(holds(texts[i]) for i in kept), name
+        assert not set(kept) & space.special
+
+
+def test_a_corpus_filter_keeps_its_tokens_alone(space, tmp_path):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("the cats and the dogs")
+    kept = set(space.mask(f"file:{corpus}").nonzero()[:, 0].tolist())
+    assert kept == set(space.tokenizer("the cats and the dogs")["input_ids"])
+
+
+@pytest.mark.parametrize("name", ["nouns", "re:[", "file:/no/such/file", "re:^zzzz$"])
+def test_a_filter_that_cannot_be_used_is_refused(space, name):
+    with pytest.raises(VocabularyError):
+        space.mask(name)
+
+
+def test_a_special_token_is_marked_and_not_shown_as_text(space):
+    assert space.labels[0] == "⟪<|endoftext|>⟫"
+
+
+def test_vectors_of_another_width_or_with_nan_are_refused(space):
+    with pytest.raises(VocabularyError, match="expected vectors of shape"):
+        space.top(torch.zeros(1, 5), 3)
+    with pytest.raises(VocabularyError, match="NaN"):
+        space.top(torch.full((1, space.d), torch.nan), 3)
