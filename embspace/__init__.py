@@ -21,7 +21,7 @@ _WHERE = {
     "certify": "models.certify",
     "load": "projection.reader",
 }
-__all__ = [*_WHERE, "__version__"]
+__all__ = ["EmbspaceError", "Family", "ReadableModel", "VocabularySpace", "__version__", "certify", "load"]
 
 
 def __getattr__(name: str) -> Any:

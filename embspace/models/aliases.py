@@ -1,5 +1,6 @@
 """Short names: Hub aliases, and the samples that come with the package."""
 
+from importlib import import_module
 from pathlib import Path
 
 ALIASES = {f"bert-seed{n}": f"google/multiberts-seed_{n}" for n in range(25)}
@@ -20,6 +21,4 @@ def bundled_names() -> list[str]:
 
 def samples_folder() -> Path:
     """Where the bundled samples lie."""
-    import embspace_data
-
-    return Path(embspace_data.__file__).parent / "samples"
+    return Path(str(import_module("embspace_data").__file__)).parent / "samples"

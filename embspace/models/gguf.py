@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from ..cache import cache_folder
 from ..errors import ModelError
@@ -45,12 +46,15 @@ def _write(path: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    from .running import quiet
+
     source = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(**source, local_files_only=True)
-        model = AutoModelForCausalLM.from_pretrained(
-            **source, local_files_only=True, dtype=torch.float32
-        )
+        with quiet():
+            tokenizer = AutoTokenizer.from_pretrained(**source, local_files_only=True)
+            model: Any = AutoModelForCausalLM.from_pretrained(
+                **source, local_files_only=True, dtype=torch.float32
+            )
     except Exception as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
         raise ModelError(f"{path.name} cannot be read by transformers' loader: {reason}") from error
@@ -59,5 +63,6 @@ def _write(path: Path, folder: Path) -> None:
             delattr(model, attribute)
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
-    model.to(torch.float32).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    with quiet():
+        model.to(torch.float32).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import ModelError
-from .families import Family
+from .family import Family
 from .tensors import Checkpoint
 
 
@@ -60,6 +60,11 @@ def resolve(family: Family, config: Any, checkpoint: Checkpoint) -> Layout:
     return layout
 
 
+def text_part(config: Any) -> Any:
+    """The text model's config inside a config that may hold more (vision, audio)."""
+    return config.get_text_config(decoder=True)
+
+
 def head_sizes(config: Any) -> tuple[int, int, int]:
     """(H, G, d_h) as the config states them; d_h falls back to d / H only where it is not set."""
     n_heads = _size(config, "num_attention_heads")
@@ -94,13 +99,14 @@ def _check_first_block(layout: Layout, checkpoint: Checkpoint) -> None:
     """The matrices of the first and last block are there, under the names the family gives."""
     family = layout.family
     attention = [family.qkv] if family.qkv else [family.q, family.k, family.v]
+    keys = [family.gate_up] if family.gate_up else [family.gate, family.up]
+    names = [*attention, family.o] if family.experts else [*attention, family.o, *keys, family.down]
     for layer in (0, layout.n_layers - 1):
-        for name in [*attention, family.o]:
-            path = f"{layout.block(layer)}{name}.weight"
+        for path in (f"{layout.block(layer)}{name}.weight" for name in names if name):
             if path not in checkpoint:
+                kind = "/".join(family.types) or "model of this shape"
                 raise ModelError(
-                    f"{checkpoint.folder} holds no {path}, which a {'/'.join(family.types)} "
-                    "model should have."
+                    f"{checkpoint.folder} holds no {path}, which a {kind} should have."
                 )
 
 

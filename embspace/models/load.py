@@ -1,15 +1,16 @@
 """One door: a Hub name, a folder, a .gguf file, an alias or a bundled sample becomes a Model."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
-from ..errors import CertificateError, ModelError
+from ..errors import ModelError
 from .aliases import ALIASES, bundled, bundled_names
 from .families import BY_TYPE, GENERIC, Family
-from .layout import Layout, resolve
+from .layout import Layout, resolve, text_part
 from .model import Model
 from .tensors import Checkpoint
 
@@ -73,11 +74,11 @@ def read_config(folder: Path, *, trust_remote_code: bool = False) -> Any:
         )
     except Exception as error:
         raise ModelError(_config_failure(folder, raw, error)) from error
-    text = config.get_text_config(decoder=True)
     if getattr(config, "is_encoder_decoder", False):
         raise ModelError(f"{config.model_type} is an encoder-decoder model; those are not read.")
-    if not hasattr(text, "tie_word_embeddings"):
-        text.tie_word_embeddings = getattr(config, "tie_word_embeddings", True)
+    text = text_part(config)
+    # a config around the text model's decides on its own whether the head is tied
+    text.tie_word_embeddings = getattr(config, "tie_word_embeddings", True)
     return text
 
 
@@ -176,23 +177,38 @@ def _config_failure(folder: Path, raw: dict[str, Any], error: Exception) -> str:
     return f"the config of {folder} cannot be used: {_first_line(error)}"
 
 
-def _by_shape(build, config: Any, checkpoint: Checkpoint):
+def _by_shape(build: Callable[[Layout], AnyModel], config: Any, checkpoint: Checkpoint) -> AnyModel:
     """Read an unknown architecture by the first common shape whose certificate passes."""
-    from .certify import require
+    from .certify import verdict
 
-    failures: list[str] = []
+    misfits: list[str] = []
+    failed: list[Any] = []
     for family in GENERIC:
         try:
             model = build(resolve(family, config, checkpoint))
-            require(model)
+            certificate = verdict(model)
+        except ModelError as error:
+            misfits.append(_first_line(error))
+            continue
+        if certificate.passed:
             return model
-        except (ModelError, CertificateError) as error:
-            failures.append(_first_line(error))
-    reasons = list(dict.fromkeys(failures))[:3]
+        failed.append(certificate)
     raise ModelError(
-        f"no family entry knows {config.model_type!r}, and no common shape fits it: "
-        f"{' / '.join(reasons)} Give the paths by hand: load(…, family=Family(…))."
+        f"no family entry knows {config.model_type!r}, and read by the common shapes "
+        f"{_nearest(misfits, failed)}. Give the paths by hand: load(…, family=Family(…))."
     )
+
+
+def _nearest(misfits: list[str], failed: list[Any]) -> str:
+    """How far the best fitting of the common shapes came."""
+    if failed:
+        best = min(failed, key=lambda certificate: len(certificate.failures))
+        return f"it does not rebuild its own outputs: {best.failures[0]}"
+    found = [reason for reason in misfits if "no token embedding" not in reason]
+    if found:
+        return f"its parts are not found: {found[0].removesuffix('.')}"
+    names = dict.fromkeys(f"{family.base[0]}{family.embedding}.weight" for family in GENERIC)
+    return f"its token embedding is not found: looked for {', '.join(names)}"
 
 
 def _dtype(dtype: str | torch.dtype) -> torch.dtype:

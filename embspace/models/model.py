@@ -1,4 +1,4 @@
-"""Model: a checkpoint's weights in the papers' notation, lazy and factored, never multiplied out."""
+"""Model: a checkpoint's weights in the papers' notation, lazy, factored, never multiplied out."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -13,7 +13,7 @@ from ..errors import ModelError
 from ..notation import Norm
 from ..vocabulary import VocabularySpace
 from .attention import Attention
-from .families import Family
+from .family import Family
 from .feed_forward import FeedForward, expert_keys
 from .layout import Layout, spell
 from .tensors import Checkpoint
@@ -87,14 +87,18 @@ class Model:
         return self.layout.d_head
 
     @cached_property
+    def stored_dtype(self) -> torch.dtype:
+        """The dtype of the weights on disk."""
+        return self.checkpoint.tensor(f"{self.layout.block(0)}{self.family.o}.weight").dtype
+
+    @cached_property
     def provenance(self) -> dict[str, Any]:
         """What a result records of the model: name, revision, hash, stored and computing dtype."""
-        stored = self.checkpoint.tensor(f"{self.layout.block(0)}{self.family.o}.weight").dtype
         return {
             "model": self.name,
             "revision": self.revision,
             "model_hash": self.checkpoint.fingerprint,
-            "stored_dtype": str(stored).removeprefix("torch."),
+            "stored_dtype": str(self.stored_dtype).removeprefix("torch."),
             "dtype": str(self.dtype).removeprefix("torch."),
         }
 
@@ -119,7 +123,7 @@ class Model:
         Raises ModelError where the checkpoint holds no output embedding.
         """
         path = self.head_path if which == "output" else None
-        table = self.checkpoint.tensor(f"{path or self._embedding_path}.weight").to(self.device)
+        table = self.checkpoint.tensor(f"{path or self.embedding_path}.weight").to(self.device)
         if table.shape[1] == self.d:
             return table
         return table.to(self.dtype) @ self._widening(which)
@@ -133,7 +137,7 @@ class Model:
         if not self._ties:
             raise ModelError(
                 f"{self.name} holds no output embedding ({self.family.head}.weight) and its config "
-                "says that the head is not tied to the input embedding: nothing trained to read with."
+                "ties none to the input embedding: there is no trained head to read with."
             )
         return None
 
@@ -148,9 +152,30 @@ class Model:
         except ModelError:
             return False
 
+    def head_table(self) -> Float[Tensor, "rows narrow"]:
+        """The head's matrix as stored, not widened. Raises ModelError where there is none."""
+        return self.checkpoint.tensor(f"{self.head_path or self.embedding_path}.weight").to(
+            self.device
+        )
+
+    def embedding_rows(self, ids: Tensor) -> Float[Tensor, "... narrow"]:
+        """Rows of the input embedding as stored, in this model's dtype."""
+        table = self.checkpoint.tensor(f"{self.embedding_path}.weight")
+        return table[ids.cpu()].to(self.device, self.dtype)
+
+    @cached_property
+    def head_bias(self) -> Float[Tensor, "rows"] | None:
+        """What the head adds to every token's logit, or None."""
+        names = self.family.head_bias.split("|")
+        # an untied head uses the decoder's own bias, of which older names are then stale copies
+        for name in names if self._ties else reversed(names):
+            if name in self.checkpoint:
+                return self.weight(name)
+        return None
+
     def _same_as_embedding(self, path: str) -> bool:
         head = self.checkpoint.tensor(f"{path}.weight")
-        table = self.checkpoint.tensor(f"{self._embedding_path}.weight")
+        table = self.checkpoint.tensor(f"{self.embedding_path}.weight")
         return head.shape == table.shape and bool((head == table).all())
 
     @property
@@ -158,7 +183,8 @@ class Model:
         return bool(getattr(self.config, "tie_word_embeddings", True))
 
     @property
-    def _embedding_path(self) -> str:
+    def embedding_path(self) -> str:
+        """Module path of the input embedding."""
         return self.layout.prefix + self.family.embedding
 
     def _widening(self, which: str) -> Float[Tensor, "narrow d"]:
@@ -186,7 +212,7 @@ class Model:
     def linear(self, path: str) -> tuple[Float[Tensor, "out in"], Tensor | None]:
         """Weight (out, in), whatever the layer class stores, and bias of a linear map."""
         weight = self.weight(f"{path}.weight")
-        weight = weight.T if self.family.transposed and ".h." in f".{path}" else weight
+        weight = weight.T if self.family.transposed else weight
         return weight, self.optional(f"{path}.bias")
 
     def attention(self, layer: int) -> Attention:
@@ -240,8 +266,8 @@ class Model:
             )
         if self.has_head and self._ties and self.head_path:
             yield (
-                "The config ties the head to the input embedding but the file holds another matrix: "
-                f"{self.head_path}.weight is used, as transformers does."
+                "The config ties the head to the input embedding, but the file holds another "
+                f"matrix: {self.head_path}.weight is used, as transformers does."
             )
         if not self.has_head:
             yield "This checkpoint has no prediction head: E is its input embedding."
@@ -267,9 +293,13 @@ def reading(model: Model, layer: int, part: Part, norm: Norm) -> Tensor | None:
 
 
 def writing(model: Model, layer: int, part: Part, norm: Norm) -> Tensor | None:
-    """The gain to fold into weights that write: the part's post-norm times the final norm."""
+    """The gain to fold into weights that write: the part's post-norm times the final norm.
+
+    The final norm's gain is left out where a dense transform lies between it and E (ModernBERT).
+    """
     if norm == "raw":
         return None
     model.reading_gain(layer, part)  # refuses post-norm models
-    gains = [g for g in (model.writing_gain(layer, part), model.final_gain()) if g is not None]
+    final = None if model.family.transform else model.final_gain()
+    gains = [g for g in (model.writing_gain(layer, part), final) if g is not None]
     return torch.stack(gains).prod(dim=0) if gains else None

@@ -55,8 +55,9 @@ class Checkpoint:
         tensor = self._shard(shard).tensor(stored)
         if tensor.dtype not in FLOATS:
             raise ModelError(
-                f"{name} is stored as {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}: "
-                "packed or quantised weights are not read; give the unquantised checkpoint."
+                f"{name} is stored as {str(tensor.dtype).removeprefix('torch.')} "
+                f"{list(tensor.shape)}: packed or quantised weights are not read; "
+                "give the unquantised checkpoint."
             )
         if name not in self._read:
             self._read.add(name)

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from embspace.projection.bounds import ROUNDOFF, UNDERFLOW, Screen, Side
+from .bounds import ROUNDOFF, UNDERFLOW, Screen, Side
 
-SLABS = 8
-SEEDS = 32
-MOST_BOUNDS = 1 << 22
+SLABS = 12
+SEEDS = 16
+MOST_BOUNDS = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def ceilings(left: Blocks, right: Blocks, seen: Screen) -> Tensor:
 
 def sizes(n_left: int, n_right: int) -> tuple[int, int]:
     """Block sizes of the two sides: fine enough to prune, coarse enough to multiply well."""
-    rows, columns = 128, 32
+    rows, columns = 128, 16
     while (n_left // rows + 1) * (n_right // columns + 1) > MOST_BOUNDS:
         rows, columns = rows * 2, columns * 2
     return rows, columns

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from embspace.errors import EmbspaceError
-from embspace.projection.factors import Factor, round_up_norms, table_size
+from ..errors import EmbspaceError
+from .factors import Factor, round_up_norms, table_size
 
-SAMPLE = 2048
+SAMPLE = 1024
 ROUNDOFF = 2.0**-24
 UNDERFLOW = 1e-33
 

@@ -98,8 +98,10 @@ class HeadCircuit:
         inverse: Inverse = "transpose",
         distance: int | None = None,
     ) -> None:
-        self.model, self.layer, self.head, self.circuit = model, layer, head, circuit
-        self.norm, self.inverse, self.distance = norm, inverse, distance
+        self.model, self.layer, self.head, self.distance = model, layer, head, distance
+        self.circuit: Circuit = circuit
+        self.norm: Norm = norm
+        self.inverse: Inverse = inverse
         if distance is not None and circuit == "vo":
             raise EmbspaceError("a relative distance applies to the QK circuit only.")
 
@@ -171,10 +173,10 @@ class HeadCircuit:
     ) -> CircuitPairs:
         space = self.model.vocabulary
         ids = space.token_ids(token)
-        sides = self.factors[::-1] if swapped else self.factors
+        asked, about = self.factors[::-1] if swapped else self.factors
         mask = space.mask(filters)
         options = {"smallest": smallest, "columns": mask, "exclude_same": exclude_same}
-        lists = top_of_rows(*sides, ids, k, **options)
+        lists = top_of_rows(asked, about, ids, k, **options)
         i, j, score = (torch.cat([getattr(x, name) for x in lists]) for name in ("i", "j", "score"))
         order = torch.argsort(score, descending=not smallest, stable=True)[:k]
         i, j = (j, i) if swapped else (i, j)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from embspace.errors import EmbspaceError
+from ..errors import EmbspaceError
 
 CHUNK_BYTES = 1 << 23
 
@@ -20,7 +20,8 @@ class Factor:
     """One side P = E A of a score P Q^T, never multiplied out for longer than needed.
 
     table: E (V × d), any float dtype, may be memory-mapped; matrix: A (d × d_h), same device.
-    Raises EmbspaceError for anything but two floating matrices that can be multiplied.
+    Raises EmbspaceError for anything but two floating matrices, on one device, that can be
+    multiplied.
     """
 
     table: Tensor
@@ -32,6 +33,11 @@ class Factor:
                 raise EmbspaceError(
                     f"{name}: expected a floating matrix, got {given.dtype} {tuple(given.shape)}"
                 )
+        if not self.matrix.numel() or self.table.device != self.matrix.device:
+            raise EmbspaceError(
+                f"matrix: expected a non-empty one on {self.table.device}, got "
+                f"{tuple(self.matrix.shape)} on {self.matrix.device}"
+            )
         if self.table.shape[1] != self.matrix.shape[0]:
             raise EmbspaceError(
                 f"a table of width {self.table.shape[1]} does not meet a matrix with "

@@ -14,7 +14,9 @@ from ..vocabulary import BLOCK, BUFFER
 if TYPE_CHECKING:
     from ..models.model import Model
 
-SEARCHED = 0.02  # share of the V × V scores that the pruned search computes, as an order of magnitude
+SEARCHED = (
+    0.02  # share of the V × V scores that the pruned search computes, as an order of magnitude
+)
 LABEL = 300  # bytes a token's text, label and index entry take
 SLACK = 256 << 20  # pools, tiles and copies of no great size
 CGROUP = Path("/sys/fs/cgroup")
@@ -65,11 +67,15 @@ def needs_of_rows(model: "Model", n: int) -> Needs:
     return Needs(_common(model) + 8 * V * 8, _table_bytes(model), flops / flops_per_second())
 
 
-def needs_of_vectors(model: "Model", n: int, *, k: int = 100, passes: int = 1) -> Needs:
-    """Projections of n vectors a layer at a time, k tokens kept of each, `passes` times over V."""
+def needs_of_vectors(model: "Model", n: int, *, passes: int = 2) -> Needs:
+    """Projections of n vectors, `passes` times over the vocabulary."""
     flops = passes * 2.0 * n * len(model.vocabulary) * model.d
-    kept = 4 * min(n, 1 << 16) * (k + 16) * 16
-    return Needs(_common(model) + kept + 4 * BUFFER, _table_bytes(model), flops / flops_per_second())
+    return Needs(_common(model) + 4 * BUFFER, _table_bytes(model), flops / flops_per_second())
+
+
+def needs_of_neurons(model: "Model", n_layers: int, *, passes: int) -> Needs:
+    """All vectors of n feed-forward layers or experts, one layer at a time."""
+    return needs_of_vectors(model, n_layers * _d_ff(model), passes=passes)
 
 
 def needs_of_token(model: "Model") -> Needs:

@@ -24,9 +24,7 @@ class NeuronTokens(Result):
     @property
     def peak(self) -> float:
         """|strongest score| of the value over the rms of all its scores."""
-        value = self.vectors["value"]
-        scores = [abs(token.score) for token in (*value.top[:1], *value.bottom[:1])]
-        return max(scores, default=0.0) / max(value.rms, 1e-30)
+        return self.vectors["value"].peak
 
     def to_dict(self) -> dict[str, Any]:
         """Where the neuron is, its peak, and each vector's length, rms and two lists."""
@@ -62,7 +60,7 @@ def read_neurons(
     *,
     filters: str | Iterable[str] = (),
 ) -> list[NeuronTokens]:
-    """Keys and values of some neurons, exactly. Raises EmbspaceError for one that does not exist."""
+    """Keys and values of some neurons, exactly. Raises EmbspaceError for one not there."""
     which = list(only)
     for n in which:
         _ = reading.values[n]  # refuses a neuron that does not exist

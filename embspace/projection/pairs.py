@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from embspace.errors import EmbspaceError
-from embspace.projection.blocks import alive, ceilings, cut, first_floor, sizes, tail_norms
-from embspace.projection.bounds import UNDERFLOW, Screen, screen
-from embspace.projection.factors import Factor
+from ..errors import EmbspaceError
+from .bounds import screen
+from .factors import Factor, table_size
+from .pool import Pool, exact_scores, ranked
+from .sweep import Sweep
 
 __all__ = ["Factor", "TopPairs", "top_of_rows", "top_pairs"]
 
-TILE = 1 << 18
-POOL = 1 << 16
+Ids = Tensor | Sequence[int] | None
+BATCH = 1 << 23
 
 
 @dataclass(frozen=True)
@@ -34,107 +36,67 @@ class TopPairs:
         return len(self.score)
 
 
-class _Pool:
-    """Pairs that may still be among the k strongest, with what float32 says of each.
-
-    floor: no pair scoring below it (in the screen's scale) can be among the k strongest.
-    """
-
-    def __init__(self, k: int, exact: Callable[[Tensor, Tensor], Tensor]) -> None:
-        self.k, self.exact, self.floor = k, exact, -float("inf")
-        self.capacity = max(4 * k, POOL)
-        self.i = self.j = torch.empty(0, dtype=torch.int64)
-        self.score = self.margin = torch.empty(0, dtype=torch.float64)
-
-    def add(self, i: Tensor, j: Tensor, score: Tensor, margin: Tensor) -> None:
-        """Take in pairs (table ids), their float32 scores and their margins."""
-        self.i, self.j = torch.cat([self.i, i.cpu()]), torch.cat([self.j, j.cpu()])
-        self.score = torch.cat([self.score, score.double().cpu()])
-        self.margin = torch.cat([self.margin, margin.double().cpu()])
-        if len(self.i) >= self.k:
-            low = self.score - self.margin
-            self.floor = max(self.floor, float(low.topk(self.k).values[-1]))
-            self._keep(self.score + self.margin >= self.floor)
-        if len(self.i) > self.capacity:
-            self._settle()
-
-    def _keep(self, which: Tensor) -> None:
-        self.i, self.j = self.i[which], self.j[which]
-        self.score, self.margin = self.score[which], self.margin[which]
-
-    def _settle(self) -> None:
-        """Replace screening scores by exact ones, and keep the k strongest."""
-        self.score, self.margin = self.exact(self.i, self.j), torch.zeros(len(self.i)).double()
-        self._keep(_ranked(self.i, self.j, self.score)[: self.k])
-        if len(self.i) == self.k:
-            self.floor = max(self.floor, float(self.score[-1]))
-
-    def result(self, scale: float) -> TopPairs:
-        """The k strongest pairs, rescored in float64."""
-        self._settle()
-        return TopPairs(self.i, self.j, self.score / scale)
-
-
-def _ranked(i: Tensor, j: Tensor, score: Tensor) -> Tensor:
-    """The order strongest first, then by i, then by j."""
-    order = torch.argsort(j, stable=True)
-    order = order[torch.argsort(i[order], stable=True)]
-    return order[torch.argsort(score[order], descending=True, stable=True)]
-
-
-def _exact(left: Factor, right: Factor, scale: float) -> Callable[[Tensor, Tensor], Tensor]:
-    """Float64 scores of listed pairs, times scale."""
-
-    def score(i: Tensor, j: Tensor) -> Tensor:
-        (some_i, at_i), (some_j, at_j) = (torch.unique(x, return_inverse=True) for x in (i, j))
-        p, q = left.rows64(some_i), right.rows64(some_j)
-        step = max(1, (1 << 21) // max(1, p.shape[1]))
-        at_i, at_j = at_i.to(p.device), at_j.to(p.device)
-        parts = [
-            (p[at_i[s : s + step]] * q[at_j[s : s + step]]).sum(dim=1)
-            for s in range(0, len(i), step)
-        ]
-        return torch.cat(parts).cpu() * scale if parts else torch.empty(0, dtype=torch.float64)
-
-    return score
-
-
+@torch.no_grad()
 def top_pairs(
     left: Factor,
     right: Factor,
     k: int,
     *,
     smallest: bool = False,
-    rows: Tensor | None = None,
-    columns: Tensor | None = None,
+    rows: Ids = None,
+    columns: Ids = None,
     exclude_same: bool = False,
 ) -> TopPairs:
-    """The k largest (or smallest) entries of (E A) (F B)^T, exactly.
+    """The k largest (or smallest) entries of P Q^T, P = E A and Q = F B, exactly.
 
-    left: E (V × d), A (d × d_h); right: F (V' × d'), B (d' × d_h). rows, columns: ids (or boolean
-    masks) of the rows of E and F that take part; exclude_same leaves out pairs with i = j.
-    Raises EmbspaceError for NaN, infinity, k < 1, ids out of range or sides that do not meet.
+    score(i, j) = P_i · Q_j, as a dense float64 product would have it. V × V' scores are never
+    formed; memory is P, Q and a tile.
+
+    left: E (V × d), A (d × d_h); right: F (V' × d'), B (d' × d_h). rows, columns: ids or boolean
+    masks of the rows of E and of F that take part; answers keep the tables' numbering.
+    exclude_same: leave out i = j. Fewer than k pairs are returned only where no more exist.
+
+    How: both sides are projected into the basis that balances them; a high floor under the k-th
+    score comes from the longest rows and their best partners; blocks of like rows are ruled out
+    against blocks of like columns by a bound that keeps the first coordinate's sign
+    (`blocks`); the rest is multiplied in float32; what survives with its rigorous rounding margin
+    (`bounds`) is rescored in float64.
+
+    Cost: projecting, (V d + V' d') d_h, is the floor and most of a usual circuit's time; then
+    d_h a pair that is not ruled out. Nothing can be ruled out where scores are all alike: rows of
+    one length in all directions (random matrices), a k near V × V', or rows that are nearly all
+    the same; the last is slowest, since every pair then is a tie that float32 cannot settle.
+
+    Raises EmbspaceError for NaN, infinity, k < 1, ids out of range, or sides that do not meet.
     """
     _check(left, right, k)
     if smallest:
-        found = top_pairs(
-            Factor(left.table, -left.matrix),
-            right,
-            k,
-            rows=rows,
-            columns=columns,
-            exclude_same=exclude_same,
-        )
+        turned = Factor(left.table, -left.matrix)
+        options = {"rows": rows, "columns": columns, "exclude_same": exclude_same}
+        found = top_pairs(turned, right, k, **options)
         return TopPairs(found.i, found.j, -found.score)
     row_ids, column_ids = _ids(rows, left, "rows"), _ids(columns, right, "columns")
-    n_pairs = _count(left, row_ids) * _count(right, column_ids)
-    if n_pairs == 0:
+    k = min(k, _count_pairs(left, right, row_ids, column_ids, exclude_same))
+    if k == 0:
         nothing = torch.empty(0, dtype=torch.int64)
         return TopPairs(nothing, nothing, torch.empty(0, dtype=torch.float64))
-    seen = screen(left, right, row_ids, column_ids)
-    pool = _Pool(min(k, n_pairs), _exact(left, right, seen.scale))
-    _Search(seen, pool, exclude_same).run()
-    return pool.result(seen.scale)
+    with _full_float32():
+        seen = screen(left, right, row_ids, column_ids)
+        pool = Pool(k, exact_scores(left, right, seen.scale))
+        Sweep(seen, pool, exclude_same).run()
+    i, j, score = pool.result()
+    return TopPairs(i, j, score / seen.scale)
+
+
+@contextmanager
+def _full_float32() -> Iterator[None]:
+    """Products in real float32, which the margins are made for, whatever the caller allows."""
+    allowed = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(allowed)
 
 
 def _check(left: Factor, right: Factor, k: int) -> None:
@@ -150,7 +112,19 @@ def _count(factor: Factor, ids: Tensor | None) -> int:
     return factor.n_rows if ids is None else len(ids)
 
 
-def _ids(given: Tensor | Sequence[int] | None, factor: Factor, name: str) -> Tensor | None:
+def _count_pairs(
+    left: Factor, right: Factor, rows: Tensor | None, columns: Tensor | None, exclude_same: bool
+) -> int:
+    """How many pairs take part."""
+    n_pairs = _count(left, rows) * _count(right, columns)
+    if not exclude_same:
+        return n_pairs
+    sides = ((left, rows), (right, columns))
+    here, there = (torch.arange(f.n_rows) if ids is None else ids.cpu() for f, ids in sides)
+    return n_pairs - int(torch.isin(here, there).sum())
+
+
+def _ids(given: Ids, factor: Factor, name: str) -> Tensor | None:
     """Allowed ids, ascending and once each, from ids or a boolean mask; None means all."""
     if given is None:
         return None
@@ -160,147 +134,83 @@ def _ids(given: Tensor | Sequence[int] | None, factor: Factor, name: str) -> Ten
             raise EmbspaceError(
                 f"{name}: a mask of {factor.n_rows} is needed, got {tuple(given.shape)}"
             )
-        return given.nonzero()[:, 0]
-    ids = torch.unique(given.reshape(-1).to(torch.int64))
+        ids = given.nonzero()[:, 0]
+    else:
+        ids = torch.unique(given.reshape(-1).to(torch.int64))
     if len(ids) and (int(ids[0]) < 0 or int(ids[-1]) >= factor.n_rows):
         raise EmbspaceError(
             f"{name}: ids must lie in 0 … {factor.n_rows - 1}, got {int(ids[0])} … {int(ids[-1])}"
         )
-    return ids
+    return None if len(ids) == factor.n_rows else ids
 
 
-class _Search:
-    """Every pair of blocks whose ceiling reaches the pool's floor is computed, best rows first."""
-
-    def __init__(self, seen: Screen, pool: _Pool, exclude_same: bool) -> None:
-        self.seen, self.pool, self.exclude_same = seen, pool, exclude_same
-        slack = seen.largest_margin()
-        pool.floor = first_floor(seen, pool.k, exclude_same) - slack
-        one, other = seen.left, seen.right
-        tails = tail_norms(one), tail_norms(other)
-        rows = alive(one, tails[0], other, tails[1], pool.floor - slack)
-        columns = alive(other, tails[1], one, tails[0], pool.floor - slack)
-        row_size, column_size = sizes(len(rows), len(columns))
-        self.left = cut(one, tails[0], rows, row_size)
-        self.right = cut(other, tails[1], columns, column_size)
-        # Fresh megabytes cost more (the kernel clears every page) than the product itself.
-        self.step = max(1, TILE // row_size)
-        self.gathered = other.points.new_empty(self.step, other.points.shape[1])
-        self.scores = one.points.new_empty(row_size * self.step)
-
-    def run(self) -> None:
-        """Fill the pool."""
-        left, right, pool, seen = self.left, self.right, self.pool, self.seen
-        highest = ceilings(left, right, seen)
-        best, turn = highest.amax(dim=1).sort(descending=True)
-        slacks = left.reach * seen.by_reach.max() + left.norm * seen.by_norm.max()
-        slacks = (slacks * 1.0001 + UNDERFLOW).tolist()
-        for ceiling, block in zip(best.tolist(), turn.tolist(), strict=True):
-            if ceiling < pool.floor:
-                return
-            rows = left.places(turn.new_tensor([block]))
-            columns = right.places((highest[block] >= pool.floor).nonzero()[:, 0])
-            points = seen.left.points[rows]
-            for some in columns.split(self.step):
-                self.tile(points, rows, some, slacks[block])
-
-    def tile(self, points: Tensor, rows: Tensor, columns: Tensor, slack: float) -> None:
-        """Screen one block of scores in float32, and pool what may be strong enough."""
-        seen = self.seen
-        gathered = self.gathered[: len(columns)]
-        torch.index_select(seen.right.points, 0, columns, out=gathered)
-        scores = self.scores[: len(rows) * len(columns)].view(len(rows), len(columns))
-        torch.mm(points, gathered.T, out=scores)
-        cut_off = self.pool.floor - slack
-        hot = (scores.amax(dim=1) >= cut_off).nonzero()[:, 0]
-        if len(hot):
-            scores = scores[hot]
-            at_i, at_j = (scores >= cut_off).nonzero().T
-            self.keep(rows[hot[at_i]], columns[at_j], scores[at_i, at_j])
-
-    def keep(self, i: Tensor, j: Tensor, score: Tensor) -> None:
-        """Pool the pairs that their own rounding margins leave in the running."""
-        seen = self.seen
-        margin = seen.margin(i, j)
-        fine = score + margin >= self.pool.floor
-        i_ids, j_ids = seen.left.ids[i], seen.right.ids[j]
-        if self.exclude_same:
-            fine &= i_ids != j_ids
-        self.pool.add(i_ids[fine], j_ids[fine], score[fine], margin[fine])
-
-
+@torch.no_grad()
 def top_of_rows(
     left: Factor,
     right: Factor,
-    i: Sequence[int],
+    i: Sequence[int] | Tensor,
     k: int,
     *,
     smallest: bool = False,
-    columns: Tensor | None = None,
+    columns: Ids = None,
     exclude_same: bool = False,
 ) -> list[TopPairs]:
-    """The k strongest entries of each asked row of (E A) (F B)^T, in float64.
+    """The k strongest entries of each asked row of P Q^T, P = E A and Q = F B, in float64.
 
-    i: rows of the left table, in any order, repeats allowed; the answer has one TopPairs a row.
-    A column is asked for by swapping left and right. Cost: V' × (d + n) × d_h a batch of n rows.
+    i: rows of the left table, in any order, repeats allowed; one TopPairs is returned for each.
+    columns, exclude_same, smallest: as in `top_pairs`. A column is asked for by swapping the
+    sides. Cost: V' d min(n, d_h) a batch of n rows, and V' n scores of memory, 64 MB at a time.
+
     Raises EmbspaceError as `top_pairs` does.
     """
     _check(left, right, k)
     column_ids = _ids(columns, right, "columns")
     asked = torch.as_tensor(i, dtype=torch.int64).reshape(-1)
     _ids(asked, left, "i")
-    n_columns = _count(right, column_ids)
-    step = max(1, (1 << 23) // max(1, n_columns))
+    numbers = torch.arange(right.n_rows) if column_ids is None else column_ids.cpu()
+    sign = -1.0 if smallest else 1.0
     found: list[TopPairs] = []
-    for start in range(0, len(asked), step):
-        part = asked[start : start + step]
-        scores = _dense_rows(left, right, part, column_ids)
-        found += _best(left, right, part, scores, k, smallest, column_ids, exclude_same)
+    for part in asked.split(max(1, BATCH // max(1, len(numbers)))):
+        scores, blur = _dense_rows(left, right, part, column_ids)
+        for row, values, error in zip(part, scores.mul_(sign), blur.tolist(), strict=True):
+            if exclude_same:
+                values[(numbers == row).to(values.device)] = -float("inf")
+            near = _near_top(values, k, error)
+            j = numbers[near]
+            score = exact_scores(left, right, 1.0)(row.expand(len(j)), j) * sign
+            order = ranked(row.expand(len(j)), j, score)[:k]
+            found.append(TopPairs(row.expand(len(j))[order], j[order], score[order] * sign))
     return found
 
 
-def _dense_rows(left: Factor, right: Factor, i: Tensor, columns: Tensor | None) -> Tensor:
-    """Float64 scores (n × V') of a few rows against every allowed column."""
+def _near_top(values: Tensor, k: int, error: float) -> Tensor:
+    """Places of the finite values that may be among the k largest, each off by at most error."""
+    k = min(k, int(values.isfinite().sum()))
+    if k == 0:
+        return torch.empty(0, dtype=torch.int64)
+    return (values >= values.topk(k).values[-1] - 2 * error).nonzero()[:, 0].cpu()
+
+
+def _dense_rows(
+    left: Factor, right: Factor, i: Tensor, columns: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Float64 scores (n × V') of a few rows, and how far each row's may be off (n,)."""
     asked, place = torch.unique(i, return_inverse=True)
-    device = left.matrix.device
-    p = left.rows64(asked)[place.to(device)]
+    p = left.rows64(asked)[place.to(left.matrix.device)]
     matrix = right.matrix.double()
-    scores = torch.empty(len(p), _count(right, columns), dtype=torch.float64, device=device)
+    few = len(p) < matrix.shape[1]
+    back = p @ matrix.T if few else matrix.T
+    scores = p.new_empty(len(p), right.n_rows if columns is None else len(columns))
     start = 0
     for chunk in right.chunks(columns):
-        scores[:, start : start + len(chunk)] = p @ (chunk.double() @ matrix).T
+        part = back @ chunk.double().T
+        scores[:, start : start + len(chunk)] = part if few else p @ part
         start += len(chunk)
-    if not bool(scores.isfinite().all()):
-        raise EmbspaceError("a weight or table holds NaN or infinity: there is no strongest pair")
-    return scores
-
-
-def _best(
-    left: Factor,
-    right: Factor,
-    i: Tensor,
-    scores: Tensor,
-    k: int,
-    smallest: bool,
-    columns: Tensor | None,
-    exclude_same: bool,
-) -> list[TopPairs]:
-    """Cut each row of scores down to its k strongest, ties by column."""
-    sign = -1.0 if smallest else 1.0
-    numbers = torch.arange(scores.shape[1], device=scores.device) if columns is None else columns
-    exact = _exact(left, right, 1.0)
-    found = []
-    for row, values in zip(i, scores * sign, strict=True):
-        if exclude_same:
-            values = values.masked_fill(numbers == row.to(numbers.device), -float("inf"))
-        n_kept = min(k, int((values > -float("inf")).sum()))
-        if n_kept:
-            cut = values.topk(n_kept).values[-1]
-            cut = cut - 1e-11 * values[values > -float("inf")].abs().max()
-            j = numbers[values >= cut].cpu()
-        else:
-            j = torch.empty(0, dtype=torch.int64)
-        score = exact(row.expand(len(j)), j) * sign
-        order = _ranked(row.expand(len(j)), j, score)[:n_kept]
-        found.append(TopPairs(row.expand(len(j))[order], j[order], score[order] * sign))
-    return found
+    one, other = table_size(left), table_size(right)
+    width = sum(left.matrix.shape) + sum(right.matrix.shape)
+    reach = one.row_norms[i.to(one.row_norms.device)].double() * (one.unit * other.unit)
+    reach *= float(other.row_norms.max()) if len(other.row_norms) else 0.0
+    size = torch.linalg.matrix_norm(left.matrix.double()) * torch.linalg.matrix_norm(matrix)
+    if not bool(size.isfinite()):
+        raise EmbspaceError("a matrix holds NaN or infinity: there is no strongest pair")
+    return scores, reach * size * (width * 2.0**-52)

@@ -45,6 +45,12 @@ class VectorTokens(Result):
     settings: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def peak(self) -> float:
+        """|strongest score| over the rms of all scores."""
+        ends = (*self.top[:1], *self.bottom[:1])
+        return max((abs(token.score) for token in ends), default=0.0) / max(self.rms, 1e-30)
+
     def to_dict(self) -> dict[str, Any]:
         """The vector's name, its length, the rms of its scores, and both lists."""
         return {
@@ -110,7 +116,9 @@ class VectorGroup:
         settings = {"norm": self.norm, "filters": names}
         return [
             VectorTokens(f"{self.name} {n}", t, b, length, rms, settings, self.model.provenance)
-            for n, t, b, length, rms in zip(which, high, low, lengths, rms_of(space, chosen), strict=True)
+            for n, t, b, length, rms in zip(
+                which, high, low, lengths, rms_of(space, chosen), strict=True
+            )
         ]
 
 
@@ -139,7 +147,8 @@ class FeedForwardReading:
     def __init__(
         self, model: "Model", layer: int, expert: int | str | None = None, norm: Norm = "raw"
     ) -> None:
-        self.model, self.layer, self.expert, self.norm = model, layer, expert, norm
+        self.model, self.layer, self.expert = model, layer, expert
+        self.norm: Norm = norm
         model.layout.block(layer)  # refuses a layer that does not exist
         if expert not in model.experts(layer):
             model.feed_forward(layer, expert)  # raises, naming the experts there are
@@ -218,7 +227,9 @@ def rms_of(space: "VocabularySpace", vectors: Float[Tensor, "n d"]) -> list[floa
     """Root mean square of all V scores of each vector, in float64."""
     x = vectors.double()
     if len(x) >= space.d:  # many vectors: through the d × d sums
-        return ((x @ space.gram.to(x.device)) * x).sum(1).clamp_min(0).div(len(space)).sqrt().tolist()
+        return (
+            ((x @ space.gram.to(x.device)) * x).sum(1).clamp_min(0).div(len(space)).sqrt().tolist()
+        )
     step = max(1, BUFFER // (8 * len(space)))
     squares = [space.project(part).square().mean(dim=1) for part in x.split(step)]
     return torch.cat(squares).sqrt().tolist() if squares else []

@@ -1,0 +1,112 @@
+"""The work behind `embspace heads`."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .opening import Opening
+from .output import Output
+from .spelling import tell_spellings
+from .terminal import say
+
+if TYPE_CHECKING:
+    from embspace.notation import Circuit
+    from embspace.projection.circuits import CircuitPairs
+    from embspace.projection.needs import Needs
+    from embspace.projection.reader import ReadableModel
+
+WAY_OUT = "leave tokens out with --filter words, or use --dtype float32."
+TABLE, LINE = 30, 5  # pairs shown unless --top says otherwise
+
+
+def read_heads(
+    opening: Opening,
+    output: Output,
+    *,
+    layer: int | None,
+    head: int | None,
+    circuit: str,
+    top: int | None,
+    token: str | None,
+    norm: str,
+    inverse: str,
+    distance: int | None,
+    **search: Any,
+) -> None:
+    """One head's tables, or a line a circuit over many heads."""
+    if distance is not None and circuit == "vo":
+        raise click.UsageError("--distance applies to the QK circuit only.")
+    one = layer is not None and head is not None
+    circuits: tuple[Circuit, ...] = ("vo", "qk") if circuit == "both" else (circuit,)  # type: ignore[assignment]
+    model = opening.open(lambda m: _needs(m, layer, head, len(circuits), token, search), WAY_OUT)
+    places = _places(model, layer, head)
+    if token is not None:
+        tell_spellings(model.vocabulary, token, say)
+    how = {"norm": norm, "inverse": inverse, "distance": distance}
+    k = top or (TABLE if one else LINE)
+    results = _found(model, places, circuits, token, k, how, search)
+    if one:
+        output.together("heads", list(results))
+        return
+    total = len(places) * len(circuits) * (2 if token else 1)
+    output.stream("heads", results, total, *_shown(model, places, circuits, how | search))
+
+
+def _places(model: "ReadableModel", layer: int | None, head: int | None) -> list[tuple[int, int]]:
+    """The heads asked for; raises EmbspaceError for one that does not exist."""
+    model.heads[layer or 0, head or 0]
+    layers = range(model.n_layers) if layer is None else [layer]
+    heads = range(model.n_heads) if head is None else [head]
+    return [(at, h) for at in layers for h in heads]
+
+
+def _found(
+    model: "ReadableModel",
+    places: list[tuple[int, int]],
+    circuits: "tuple[Circuit, ...]",
+    token: str | None,
+    k: int,
+    how: dict[str, Any],
+    search: dict[str, Any],
+) -> "Iterator[CircuitPairs]":
+    """Each circuit's pairs: over all tokens, or with the token on one side, then on the other."""
+    for at, h in places:
+        for name in circuits:
+            apart = how["distance"] if name == "qk" else None
+            circuit = model.heads[at, h].circuit(name, **{**how, "distance": apart})
+            if token is None:
+                yield circuit.top_pairs(k, **search)
+            else:
+                yield circuit.row(token, k, **search)
+                yield circuit.column(token, k, **search)
+
+
+def _needs(
+    model: "ReadableModel",
+    layer: int | None,
+    head: int | None,
+    n_circuits: int,
+    token: str | None,
+    search: dict[str, Any],
+) -> "Needs":
+    from embspace.projection.needs import needs_of_circuits, needs_of_rows
+
+    n = len(_places(model, layer, head)) * n_circuits
+    if token is not None:
+        return needs_of_rows(model, 2 * n)
+    mask = model.vocabulary.mask(search["filters"])
+    return needs_of_circuits(model, n, rows=None if mask is None else int(mask.sum()))
+
+
+def _shown(
+    model: "ReadableModel",
+    places: list[tuple[int, int]],
+    circuits: "tuple[Circuit, ...]",
+    settings: dict[str, Any],
+) -> tuple[Any, Any]:
+    """How a line looks, and what stands above the lines."""
+    from embspace.report.headings import heading_of_pairs
+    from embspace.report.lines import PairLine
+
+    return PairLine, heading_of_pairs(model, len(places), circuits, settings)

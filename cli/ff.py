@@ -1,0 +1,43 @@
+"""`embspace ff`: what feed-forward neurons say in vocabulary space."""
+
+from typing import Any
+
+import click
+
+from . import options as o
+from .opening import Opening
+from .output import Output
+
+
+@click.command("ff", context_settings=o.CONTEXT)
+@o.model_argument
+@o.layer_option
+@click.option("-n", "--neuron", type=int, metavar="N", help="Neuron, from 0.")
+@click.option("--expert", metavar="N", help="Expert of a mixture: a number, or shared.")
+@click.option("--related", is_flag=True, help="Neurons whose key and value share tokens.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Neurons a layer shows.")
+@o.top_option
+@o.filter_option
+@o.norm_option
+@o.output_options
+@o.opening_options
+@o.debug_option
+def command(opening: Opening, output: Output, **given: Any) -> None:
+    """The tokens of feed-forward keys and values, both ends, exactly.
+
+    With --layer and --neuron: keys (gate and up where the layer is gated) and value side by
+    side. Without --neuron: one line each for the neurons whose value singles out a token most
+    (×rms: its strongest score over the root mean square of all its scores); 5 a layer, 40 where
+    --layer is given, or --limit. A line shows the stronger end, − marks the lower one.
+    --related: pairs that share at least 15 % of their top 100 tokens, and their share by layer
+    beside shuffled pairs. --json prints one result's to_dict(), several as {"neurons": [...]}
+    or {"layers": [...]}.
+
+    \b
+        embspace ff
+        embspace ff gpt2 --layer 11 --neuron 907
+        embspace ff gpt2-medium --related
+    """
+    from .neurons import read_feed_forward
+
+    read_feed_forward(opening, output, **given)

@@ -1,0 +1,43 @@
+"""`embspace heads`: what attention heads say in vocabulary space."""
+
+from typing import Any
+
+import click
+
+from . import options as o
+from .opening import Opening
+from .output import Output
+
+
+@click.command("heads", context_settings=o.CONTEXT)
+@o.model_argument
+@o.layer_option
+@o.head_option
+@click.option("--circuit", type=click.Choice(["vo", "qk", "both"]), default="both")
+@o.top_option
+@o.filter_option
+@click.option("--exclude-same", is_flag=True, help="Leave out pairs of a token with itself.")
+@click.option("--smallest", is_flag=True, help="The smallest scores instead of the largest.")
+@click.option("--token", metavar="T", help="Only pairs with this word, on either side.")
+@o.norm_option
+@click.option("--inverse", type=click.Choice(o.INVERSES), default="transpose", show_default=True)
+@click.option("--distance", type=int, metavar="N", help="Rotary models: QK at this distance.")
+@o.output_options
+@o.opening_options
+@o.debug_option
+def command(opening: Opening, output: Output, **given: Any) -> None:
+    """The strongest token pairs of attention heads, over the whole vocabulary, exactly.
+
+    W_VO: which token, attended to, promotes which. W_QK: which token attends to which. With
+    --layer and --head: the full table. Without: one line a circuit, as they are found; ×rms is
+    the strongest score over the root mean square of all scores of that circuit. --json prints
+    one result's to_dict(), several as {"heads": [...]}.
+
+    \b
+        embspace heads
+        embspace heads gpt2 --layer 10 --head 0 --filter words
+        embspace heads gpt2 --layer 10 --head 0 --token Paris --json
+    """
+    from .circuits import read_heads
+
+    read_heads(opening, output, **given)

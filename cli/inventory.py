@@ -1,0 +1,121 @@
+"""What can be named as MODEL, and what of it lies on this machine."""
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from embspace.cache import cache_folder
+from embspace.models.aliases import ALIASES, DEFAULT_SAMPLE, bundled, bundled_names
+from embspace.models.families import BY_TYPE
+
+
+def inventory() -> dict[str, Any]:
+    """Samples, aliases, architectures and both caches. Opens no connection."""
+    return {
+        "samples": [_sample(name) for name in bundled_names()],
+        "aliases": ALIASES,
+        "architectures": sorted(BY_TYPE),
+        "hub_cache": _hub_cache(),
+        "embspace_cache": _own_cache(),
+    }
+
+
+def describe(name: str) -> dict[str, Any]:
+    """What a name stands for, whether it is here, and how its architecture is read."""
+    folder, kind, stands_for = _meaning(name)
+    model_type = _model_type(folder)
+    return {
+        "name": name,
+        "kind": kind,
+        "stands_for": stands_for,
+        "here": folder is not None,
+        "architecture": model_type,
+        "read": _way(model_type),
+    }
+
+
+def _meaning(name: str) -> tuple[Path | None, str, str]:
+    path = Path(name).expanduser()
+    sample = bundled(name)
+    if path.is_dir():
+        return path, "folder", str(path)
+    if path.suffix == ".gguf":
+        return (path if path.is_file() else None), "gguf file", str(path)
+    if sample:
+        return sample, "bundled sample", _about(name)
+    repo = ALIASES.get(name, name)
+    return _snapshot(repo), "alias" if name in ALIASES else "Hub name", repo
+
+
+def _way(model_type: str | None) -> str:
+    if model_type is None:
+        return "known once its config is here"
+    if model_type in BY_TYPE:
+        return "by name"
+    return "by its shape, if its certificate passes"
+
+
+def _model_type(folder: Path | None) -> str | None:
+    try:
+        raw = json.loads(((folder or Path()) / "config.json").read_text(encoding="utf8"))
+    except (OSError, ValueError):
+        return None
+    text = raw.get("text_config") or {}
+    return text.get("model_type") or raw.get("model_type")
+
+
+def _snapshot(repo: str) -> Path | None:
+    """The folder of a Hub model in the cache, or None."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        found = try_to_load_from_cache(repo, "config.json")
+    except HFValidationError:
+        return None
+    return Path(found).parent if isinstance(found, str) else None
+
+
+def _sample(name: str) -> dict[str, Any]:
+    size = sum(file.stat().st_size for file in (bundled(name) or Path()).glob("*"))
+    return {
+        "name": name,
+        "description": _about(name),
+        "bytes": size,
+        "default": name == DEFAULT_SAMPLE,
+    }
+
+
+def _about(name: str) -> str:
+    samples = import_module("embspace_data").SAMPLES
+    return samples[name].description if name in samples else ""
+
+
+def _hub_cache() -> list[dict[str, Any]]:
+    """Models in the Hub's cache, largest first."""
+    from huggingface_hub import scan_cache_dir
+    from huggingface_hub.errors import CacheNotFound
+
+    try:
+        repos = [repo for repo in scan_cache_dir().repos if repo.repo_type == "model"]
+    except CacheNotFound:
+        return []
+    repos.sort(key=lambda repo: -repo.size_on_disk)
+    return [{"name": repo.repo_id, "bytes": repo.size_on_disk} for repo in repos]
+
+
+def _own_cache() -> dict[str, Any]:
+    folder = cache_folder("certificates").parent
+    kinds = sorted(path for path in folder.glob("*") if path.is_dir())
+    return {
+        "folder": str(folder),
+        "kinds": [
+            {
+                "kind": kind.name,
+                "entries": sum(1 for _ in kind.iterdir()),
+                "bytes": sum(file.stat().st_size for file in kind.rglob("*") if file.is_file()),
+            }
+            for kind in kinds
+        ],
+    }

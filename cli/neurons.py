@@ -1,0 +1,145 @@
+"""The work behind `embspace ff`."""
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .opening import Opening
+from .output import Output
+from .terminal import show
+
+if TYPE_CHECKING:
+    from embspace.projection.needs import Needs
+    from embspace.projection.neurons import NeuronTokens
+    from embspace.projection.reader import ReadableModel
+    from embspace.projection.related import RelatedPairs
+    from embspace.projection.vectors import FeedForwardReading
+
+Place = tuple[int, int | str | None]  # layer, expert
+WAY_OUT = "read one --layer or --expert at a time, with --dtype float32."
+TABLE, LINE = 20, 8  # tokens of each end shown unless --top says otherwise
+FEW, MANY = 5, 40  # neurons of a layer shown unless --limit says otherwise
+
+
+def read_feed_forward(
+    opening: Opening,
+    output: Output,
+    *,
+    layer: int | None,
+    neuron: int | None,
+    expert: str | None,
+    related: bool,
+    norm: str,
+    **shown: Any,
+) -> None:
+    """One neuron's table, the sharpest neurons of layers, or related keys and values."""
+    if neuron is not None and (layer is None or related):
+        raise click.UsageError("--neuron needs --layer, and does not go with --related.")
+    passes = 4 if related else 2
+    model = opening.open(lambda m: _needs(m, layer, expert, neuron, passes), WAY_OUT)
+    readings = _Readings(model, _places(model, layer, expert), norm)
+    if related:
+        _related(output, readings, **shown)
+    elif neuron is not None:
+        _one(output, readings, neuron, **shown)
+    else:
+        few = shown.pop("limit") or (FEW if layer is None else MANY)
+        _many(output, readings, few, **shown)
+
+
+class _Readings:
+    """The feed-forward layers or experts asked for, opened one after the other."""
+
+    def __init__(self, model: "ReadableModel", places: list[Place], norm: Any) -> None:
+        from embspace.projection.vectors import FeedForwardReading
+
+        self.model, self.places, self.norm = model, places, norm
+        self.first = FeedForwardReading(model, *places[0], norm)
+        self.open = partial(FeedForwardReading, model, norm=norm)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __iter__(self) -> "Iterator[FeedForwardReading]":
+        for layer, expert in self.places:
+            yield self.open(layer, expert)
+
+
+def _places(model: "ReadableModel", layer: int | None, expert: str | None) -> list[Place]:
+    """Layers and experts; raises EmbspaceError for those that do not exist."""
+    if expert is not None:
+        asked = int(expert) if expert.isdigit() else expert
+        return [(at, asked) for at in (range(model.n_layers) if layer is None else [layer])]
+    layers = range(model.n_layers) if layer is None else [layer]
+    return [(at, each) for at in layers for each in model.experts(at)]
+
+
+def _needs(
+    model: "ReadableModel",
+    layer: int | None,
+    expert: str | None,
+    neuron: int | None,
+    passes: int,
+) -> "Needs":
+    from embspace.projection.needs import needs_of_neurons
+
+    places = _places(model, layer, expert)
+    return needs_of_neurons(model, len(places), passes=passes if neuron is None else 0)
+
+
+def _one(
+    output: Output, readings: _Readings, neuron: int, *, top: int | None, filters: Any, limit: Any
+) -> None:
+    from embspace.projection.neurons import read_neurons
+
+    if limit:
+        raise click.UsageError("--limit goes with many neurons, not with --neuron.")
+    found = [r for e in readings for r in read_neurons(e, [neuron], top or TABLE, filters=filters)]
+    output.several("neurons", found)
+
+
+def _many(output: Output, readings: _Readings, few: int, *, top: int | None, filters: Any) -> None:
+    from embspace.report.headings import heading_of_neurons
+    from embspace.report.lines import NeuronLine
+
+    results = _sharpest(readings, few, top or LINE, filters)
+    n = min(few, len(readings.first.values))
+    heading = heading_of_neurons(readings.first, n, filters)
+    output.stream("neurons", results, len(readings) * n, NeuronLine, heading)
+
+
+def _sharpest(
+    readings: "Iterable[FeedForwardReading]", few: int, k: int, filters: Any
+) -> "Iterator[NeuronTokens]":
+    from embspace.projection.neurons import read_neurons, sharpest
+
+    for reading in readings:
+        chosen = sharpest(reading, few, filters=filters)
+        yield from read_neurons(reading, chosen, k, filters=filters)
+
+
+def _related(
+    output: Output, readings: _Readings, *, top: int | None, filters: Any, limit: Any
+) -> None:
+    from embspace.projection.related import related_pairs
+    from embspace.report.headings import heading_of_related, summary_of_related
+    from embspace.report.lines import RelatedLine
+
+    if filters or limit or top:
+        raise click.UsageError("--related takes none of --filter, --limit and --top.")
+    if len(readings) == 1:
+        output.one(related_pairs(readings.first))
+        return
+    seen: list[RelatedPairs] = []
+    results = _noted(map(related_pairs, readings), seen)
+    output.stream("layers", results, len(readings), RelatedLine, heading_of_related(readings.first))
+    if output.for_people:
+        show(summary_of_related(seen))
+
+
+def _noted(results: "Iterable[RelatedPairs]", seen: "list[RelatedPairs]") -> Any:
+    for result in results:
+        seen.append(result)
+        yield result

@@ -1,0 +1,99 @@
+"""Opening MODEL: what it will need is said first, and its reading is proved once."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from embspace.errors import CertificateError, ModelError, ResourceError
+
+from .terminal import console, say
+
+if TYPE_CHECKING:
+    from embspace.projection.needs import Needs
+    from embspace.projection.reader import ReadableModel
+
+WORTH_SAYING = 5.0  # seconds
+MUCH = 2 << 30  # bytes
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How to open MODEL."""
+
+    model: str
+    revision: str | None
+    dtype: str
+    device: str
+    trust_remote_code: bool
+    no_check: bool
+
+    def open(
+        self, needs: "Callable[[ReadableModel], Needs] | None" = None, way_out: str = ""
+    ) -> "ReadableModel":
+        """The model, once its memory suffices and its cheap certificate holds.
+
+        Raises EmbspaceError, ResourceError with `way_out` among them.
+        """
+        model = self.open_unproved()
+        needed = needs(model) if needs else None
+        if needed:
+            needed.require(model.device, way_out=way_out)
+        if not self.no_check:
+            prove(model)
+        if needed:
+            announce(needed)
+        return model
+
+    def open_unproved(self) -> "ReadableModel":
+        """The model as it is. Raises EmbspaceError."""
+        with working(f"opening {self.model}"):
+            from embspace import load
+
+            return load(
+                self.model,
+                revision=self.revision,
+                dtype=self.dtype,
+                device=self.device,
+                trust_remote_code=self.trust_remote_code,
+            )
+
+
+def working(what: str) -> AbstractContextManager[Any]:
+    """A spinner on stderr that says what is being done; nothing where that is no terminal."""
+    from rich.text import Text
+
+    screen = console(stderr=True)
+    return screen.status(Text(what)) if screen.is_terminal else nullcontext()
+
+
+def prove(model: "ReadableModel") -> None:
+    """The cheap certificate; where no forward pass is possible, a line says so."""
+    from embspace.models.certify import require
+
+    try:
+        with working("checking the reading against a forward pass"):
+            require(model)
+    except (ResourceError, ModelError) as error:
+        say(f"note: read without proof, because a forward pass is not possible: {error}")
+    except CertificateError as error:
+        raise CertificateError(f"{error} (--no-check reads it anyway)") from error
+
+
+def announce(needed: "Needs") -> None:
+    """Say what long or large work will take."""
+    from embspace.projection.needs import gigabytes
+
+    if needed.seconds >= WORTH_SAYING or needed.peak >= MUCH:
+        say(f"needs up to {gigabytes(needed.peak)} of memory and {duration(needed.seconds)}")
+
+
+def duration(seconds: float) -> str:
+    """An order of magnitude, in words."""
+    if seconds < 2:
+        return "about a second"
+    if seconds < 90:
+        return f"about {seconds:.0f} s"
+    if seconds < 5400:
+        return f"about {seconds / 60:.0f} min"
+    return f"about {seconds / 3600:.1f} h"

@@ -1,0 +1,63 @@
+"""The two consoles, and how results get onto them."""
+
+import os
+import sys
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PIPE_WIDTH = 100_000  # a pipe loses nothing to a width it does not have
+
+
+def console(*, stderr: bool = False) -> "Console":
+    """stdout or stderr as rich sees it; plain in a pipe, with NO_COLOR and on dumb terminals."""
+    return _console(sys.stderr if stderr else sys.stdout)
+
+
+@lru_cache(maxsize=4)
+def _console(stream: TextIO) -> "Console":
+    from rich.console import Console
+
+    options: dict[str, Any] = {"file": stream, "markup": False, "highlight": False, "emoji": False}
+    if os.environ.get("NO_COLOR"):
+        options["color_system"] = None
+    if not stream.isatty() and not os.environ.get("COLUMNS"):
+        options["width"] = PIPE_WIDTH
+    return Console(**options)
+
+
+def bar_console() -> "Console":
+    """Where a progress bar goes: stderr.
+
+    Where stdout is the same terminal, its console draws the bar, so that lines appear above it.
+    """
+    return console(stderr=not _one_terminal())
+
+
+def show(renderable: Any) -> None:
+    """Print something rich on stdout; lines in a pipe carry no trailing spaces."""
+    screen = console()
+    if screen.is_terminal:
+        screen.print(renderable)
+        return
+    with screen.capture() as captured:
+        screen.print(renderable)
+    lines = (line.rstrip(" ") for line in captured.get().removesuffix("\n").split("\n"))
+    click.echo("\n".join(lines))
+
+
+def say(text: str) -> None:
+    """One line on stderr, beside the results."""
+    click.echo(text, err=True)
+
+
+def _one_terminal() -> bool:
+    try:
+        ids = [os.fstat(stream.fileno()).st_rdev for stream in (sys.stdout, sys.stderr)]
+    except (OSError, ValueError):
+        return False
+    return sys.stdout.isatty() and sys.stderr.isatty() and ids[0] == ids[1]

@@ -1,0 +1,167 @@
+"""The live transformers model of a checkpoint, and where our parts lie in it."""
+
+import copy
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from ..errors import ModelError, ResourceError
+from .layout import text_part
+
+if TYPE_CHECKING:
+    from .model import Model
+
+
+@dataclass(frozen=True)
+class Running:
+    """A live model in eval mode with eager attention; `prefix` is the base's path inside it."""
+
+    module: Any
+    prefix: str
+    n_layers: int
+    model: "Model"
+
+    @property
+    def text_config(self) -> Any:
+        """The config that the text blocks read."""
+        return text_part(self.module.config)
+
+    def block(self, layer: int) -> nn.Module:
+        """The module of a block. Raises ModelError where the live model has none of that path."""
+        path = self._block_path(layer)
+        if path not in self._modules:
+            raise ModelError(f"the live {type(self.module).__name__} has no module {path}.")
+        return self._modules[path]
+
+    def part(self, layer: int, names: str | None) -> nn.Module | None:
+        """The first of a block's spellings (`a|b`) that the live model has, or None."""
+        return self._first(self._block_path(layer) + ".", names)
+
+    def base_part(self, names: str | None) -> nn.Module | None:
+        """The same below the base model."""
+        return self._first(self.prefix, names)
+
+    def _block_path(self, layer: int) -> str:
+        layout = self.model.layout
+        return self.prefix + layout.block(layer).removeprefix(layout.prefix).removesuffix(".")
+
+    def _first(self, prefix: str, names: str | None) -> nn.Module | None:
+        for name in (names or "").split("|"):
+            if name and prefix + name in self._modules:
+                return self._modules[prefix + name]
+        return None
+
+    @cached_property
+    def _modules(self) -> dict[str, nn.Module]:
+        # duplicates too: a module shared by layers would otherwise have one of its names only
+        return dict(self.module.named_modules(remove_duplicate=False))
+
+
+def run(
+    model: "Model", *, n_layers: int | None = None, dtype: torch.dtype | None = None
+) -> Running:
+    """Load the live model of a checkpoint, or only its first blocks, from its local folder.
+
+    Reads only the tensors it needs, runs no code of the folder, opens no connection.
+    Raises ModelError where transformers cannot load it, ResourceError where it would not fit.
+    """
+    config = _full_config(model)
+    n_layers = model.n_layers if n_layers is None else min(n_layers, model.n_layers)
+    if n_layers < model.n_layers:
+        config = truncated(config, n_layers)
+    dtype = dtype or model.dtype
+    _check_memory(model, n_layers, dtype)
+    module = _load(model, config, dtype)
+    embedding = module.get_input_embeddings()
+    paths = [name for name, m in module.named_modules() if m is embedding]
+    own = [name for name in paths if name.endswith(model.family.embedding)]
+    if not own:
+        raise ModelError(
+            f"the live {type(module).__name__} keeps its embedding at {', '.join(paths)}, "
+            f"not at …{model.family.embedding}."
+        )
+    prefix = own[0].removesuffix(model.family.embedding)
+    return Running(module.to(model.device).eval(), prefix, n_layers, model)
+
+
+def truncated(config: Any, n_layers: int) -> Any:
+    """A copy of a config with only the first blocks, lists of one entry a block cut as well."""
+    config = copy.deepcopy(config)
+    text = text_part(config)
+    n_all = text.num_hidden_layers
+    for name, value in list(vars(text).items()):
+        if isinstance(value, list) and len(value) == n_all:
+            setattr(text, name, value[:n_layers])
+    text.num_hidden_layers = n_layers
+    vision: Any = getattr(config, "vision_config", None)
+    if hasattr(vision, "num_hidden_layers"):
+        vision.num_hidden_layers = 1  # not run, so not worth loading
+    return config
+
+
+def _full_config(model: "Model") -> Any:
+    """The config of the whole checkpoint (text and vision), by which transformers loads it."""
+    from transformers import AutoConfig
+
+    return AutoConfig.from_pretrained(model.folder, local_files_only=True, trust_remote_code=False)
+
+
+def _auto_class(model: "Model", config: Any) -> Any:
+    from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM
+
+    wanted = AutoModelForCausalLM if model.family.causal else AutoModelForMaskedLM
+    return wanted if model.has_head and type(config) in wanted._model_mapping else AutoModel
+
+
+def _load(model: "Model", config: Any, dtype: torch.dtype) -> Any:
+    with quiet():
+        try:
+            return _auto_class(model, config).from_pretrained(
+                model.folder,
+                config=config,
+                dtype=dtype,
+                attn_implementation="eager",
+                experts_implementation="eager",
+                local_files_only=True,
+                trust_remote_code=False,
+            )
+        except Exception as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+            raise ModelError(f"transformers cannot load {model.folder}: {reason}") from error
+
+
+def _check_memory(model: "Model", n_layers: int, dtype: torch.dtype) -> None:
+    """Refuse before loading what this machine's memory would not hold."""
+    import psutil
+
+    stored = model.checkpoint.n_bytes * n_layers / model.n_layers
+    unit = torch.finfo(model.stored_dtype).bits
+    needed = stored * torch.finfo(dtype).bits / unit
+    free = psutil.virtual_memory().available
+    if needed * 1.2 > free:
+        raise ResourceError(
+            f"the live model needs about {needed / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB "
+            'are free: check fewer layers (layers="first").'
+        )
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No progress bars and no log lines from transformers while it loads."""
+    from transformers.utils import logging as hf
+
+    level, bars = hf.get_verbosity(), hf.is_progress_bar_enabled()
+    hf.set_verbosity(logging.CRITICAL)
+    hf.disable_progress_bar()
+    try:
+        yield
+    finally:
+        hf.set_verbosity(level)
+        if bars:
+            hf.enable_progress_bar()

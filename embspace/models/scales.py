@@ -1,0 +1,68 @@
+"""The plain numbers by which a config multiplies scores, embeddings, writes and logits."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .model import Model
+
+
+def score_scale(model: "Model", layer: int) -> float:
+    """What q · k is multiplied by before the softmax of a block; often 1 / √d_h, never assumed."""
+    config = model.config
+    chosen = _chosen_score_scale(config)
+    if chosen is not None:
+        return chosen
+    unscaled = model.family.scores_unscaled or not getattr(config, "scale_attn_weights", True)
+    scale = 1.0 if unscaled else model.d_head**-0.5
+    by_layer = getattr(config, "scale_attn_by_inverse_layer_idx", False)
+    return scale / (layer + 1) if by_layer else scale
+
+
+def score_cap(model: "Model") -> float | None:
+    """Soft cap of the attention scores (Gemma 2), or None."""
+    if not model.family.caps_scores:
+        return None
+    return getattr(model.config, "attn_logit_softcapping", None)
+
+
+def projection_clip(model: "Model") -> float | None:
+    """Bound to which queries, keys and values are clipped (MPT, OLMo), or None."""
+    config = model.config
+    return getattr(config, "clip_qkv", None) or _mpt(config, "clip_qkv")
+
+
+def embedding_scale(model: "Model") -> float:
+    """What embedding rows are multiplied by to become state 0 (Gemma: √d; Granite's own)."""
+    if model.family.embedding_scaled:
+        return model.d**0.5
+    return float(getattr(model.config, "embedding_multiplier", 1.0))
+
+
+def residual_scale(model: "Model") -> float:
+    """What a block's writes are multiplied by before they are added (Granite)."""
+    return float(getattr(model.config, "residual_multiplier", 1.0))
+
+
+def logit_scale(model: "Model") -> float:
+    """What logits are multiplied by (Cohere multiplies, Granite divides)."""
+    scale = getattr(model.config, "logit_scale", None)
+    divisor = getattr(model.config, "logits_scaling", None)
+    return float(scale) if scale else 1.0 / float(divisor or 1.0)
+
+
+def logit_cap(model: "Model") -> float | None:
+    """Soft cap of the logits, applied once, last (Gemma 2), or None."""
+    return getattr(model.config, "final_logit_softcapping", None)
+
+
+def _chosen_score_scale(config: Any) -> float | None:
+    """A scale that the config states itself (Gemma 2/3, Granite, MPT)."""
+    scalar = getattr(config, "query_pre_attn_scalar", None)
+    if scalar is not None:
+        return float(scalar) ** -0.5
+    multiplier = getattr(config, "attention_multiplier", None)
+    return float(multiplier) if multiplier is not None else _mpt(config, "softmax_scale")
+
+
+def _mpt(config: Any, name: str) -> float | None:
+    return getattr(getattr(config, "attn_config", None), name, None)

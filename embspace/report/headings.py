@@ -1,0 +1,107 @@
+"""What stands above and below the lines of a survey."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from ..projection.circuits import SIDES
+from ..projection.related import RelatedPairs
+from .style import padded, words
+from .tables import GAP, shares
+from .view import joined, model_name, settings_line
+
+if TYPE_CHECKING:
+    from ..models.model import Model
+    from ..projection.vectors import FeedForwardReading, VectorGroup
+
+PAIRS = f"{'layer':>5} {'head':>4}  {'':2} {'×rms':>6}  "
+NEURONS = f"{'layer':>5} {'neuron':>9} {'×rms':>6}  "
+VECTORS = f"{'index':>5} {'×rms':>6}  "
+
+
+@dataclass(frozen=True)
+class Heading:
+    """Title, explanations, and the names of a line's columns."""
+
+    title: str
+    about: tuple[str, ...]
+    where: str
+    groups: tuple[str, ...] = ()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield words(self.title, "bold", options.encoding)
+        for sentence in self.about:
+            yield words(sentence, "dim", options.encoding)
+        yield Text()
+        line = words(self.where, "dim", options.encoding)
+        for name, width in shares(self.groups, options.max_width - line.cell_len):
+            line.append_text(padded(words(name, "dim"), width)).append(" " * GAP)
+        line.rstrip()
+        line.no_wrap, line.overflow = True, "crop"
+        yield line
+
+
+def heading_of_pairs(
+    model: "Model", n_heads: int, circuits: Sequence[str], settings: dict[str, Any]
+) -> Heading:
+    """Above a survey of circuits."""
+    read = [f"{circuit}: {' → '.join(SIDES[circuit])}" for circuit in circuits]
+    end = "smallest scores" if settings.get("smallest") else "largest scores"
+    about = joined(*read, end, settings_line(settings))
+    at_zero = "qk" in circuits and settings.get("distance") is None
+    notes = tuple(note for note in model.notes if at_zero or "W_QK" not in note)
+    return Heading(joined(model_name(model.provenance), f"{n_heads} heads"), (about, *notes), PAIRS)
+
+
+def heading_of_neurons(reading: "FeedForwardReading", n: int, filters: Sequence[str]) -> Heading:
+    """Above the sharpest neurons of layers."""
+    title = joined(model_name(reading.model.provenance), "feed-forward neurons")
+    settings = {"norm": reading.norm, "filters": filters}
+    about = joined(
+        f"of each layer, the {n} of {len(reading.values)} neurons whose value singles out a token "
+        "most (×rms: largest |score| over the rms of all)",
+        settings_line(settings),
+    )
+    sides = "Each vector's stronger end; − marks the lower one."
+    return Heading(title, (about, sides), NEURONS, tuple(reading.groups()))
+
+
+def heading_of_vectors(group: "VectorGroup", filters: Sequence[str]) -> Heading:
+    """Above the vectors of a group."""
+    title = joined(model_name(group.model.provenance), group.name)
+    settings = {"norm": group.norm, "filters": filters}
+    sides = "Each vector's stronger end; − marks the lower one."
+    return Heading(title, (joined(sides, settings_line(settings)),), VECTORS, ("tokens",))
+
+
+def heading_of_related(reading: "FeedForwardReading") -> Heading:
+    """Above the share of related key-value pairs by layer."""
+    title = joined(
+        model_name(reading.model.provenance), "keys and values that share 15% of their top 100"
+    )
+    about = joined(
+        "share of a layer's neurons, beside that of shuffled pairs, then the pairs most alike",
+        settings_line({"norm": reading.norm}),
+    )
+    parts = [name for name in reading.groups() if name != "value"]
+    where = f"{'layer':>5} {'':>6} " + "".join(f" {name:>6} {'shuffled':>8}" for name in parts)
+    return Heading(title, (about,), where + "  ", ("pairs",))
+
+
+def summary_of_related(results: Sequence[RelatedPairs]) -> Text:
+    """Below the layers: the mean share over all of them."""
+    names = list(results[0].share)
+    shares = [
+        f"{name} {_mean(r.share[name] for r in results):.1%} "
+        f"(shuffled {_mean(r.share_shuffled[name] for r in results):.1%})"
+        for name in names
+    ]
+    return words("mean over layers: " + ", ".join(shares), "bold")
+
+
+def _mean(values: Any) -> float:
+    values = list(values)
+    return sum(values) / len(values)

@@ -1,0 +1,53 @@
+"""Results as HTML fragments for notebooks: every cell escaped, nothing fetched from elsewhere."""
+
+from html import escape
+from typing import Any
+
+from .view import Column, View
+from .views import sheet
+
+CSS = """
+.embspace { font-size: 13px; margin: 0 0 1em; color: inherit; }
+.embspace .title { font-weight: 600; }
+.embspace .about, .embspace .note, .embspace .faint, .embspace th { opacity: .65; }
+.embspace table { border-collapse: collapse; margin: .5em 0; background: transparent; }
+.embspace th, .embspace td { padding: .1em 1em .1em 0; border: 0; text-align: left;
+  background: transparent; vertical-align: top; }
+.embspace .number { text-align: right; font-variant-numeric: tabular-nums; }
+.embspace .token { font-family: ui-monospace, monospace; white-space: pre-wrap; }
+.embspace caption { text-align: left; caption-side: top; color: inherit; padding: 0; }
+.embspace tr.gap td { padding-top: 1em; }
+.embspace .asks, .embspace .good { color: #2e8b57; }
+.embspace .attended, .embspace .key { color: #0e8a9e; }
+.embspace .promoted, .embspace .value { color: #b0499f; }
+.embspace .bad { color: #cf3b3b; }
+"""
+
+
+def as_html(result: Any) -> str:
+    """A result as one HTML fragment with its own style, readable on light and dark pages."""
+    page = sheet(result)
+    about = f'<div class="about">{escape(page.about)}</div>' if page.about else ""
+    tables = "".join(_table(view) for view in page.views)
+    notes = "".join(f'<div class="note">{escape(note)}</div>' for note in page.notes)
+    title = f'<div class="title">{escape(page.title)}</div>'
+    return f'<div class="embspace"><style>{CSS}</style>{title}{about}{tables}{notes}</div>'
+
+
+def _table(view: View) -> str:
+    caption = f"<caption>{escape(view.title)}</caption>" if view.title else ""
+    head = "".join(f'<th class="{c.kind}">{escape(c.header)}</th>' for c in view.columns)
+    body = "".join(_row(view, n, row) for n, row in enumerate(view.cells()))
+    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _row(view: View, n: int, row: tuple[str, ...]) -> str:
+    gap = ' class="gap"' if n in view.breaks else ""
+    cells = "".join(_cell(c, text) for c, text in zip(view.columns, row, strict=True))
+    return f"<tr{gap}>{cells}</tr>"
+
+
+def _cell(column: Column, text: str) -> str:
+    """A token is isolated (`bdi`), so that right-to-left text moves nothing around it."""
+    inner = f"<bdi>{escape(text)}</bdi>" if column.kind == "token" else escape(text)
+    return f'<td class="{column.kind} {column.tone}">{inner}</td>'

@@ -1,0 +1,133 @@
+"""One line a result, each readable by itself and printed as it comes."""
+
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from ..projection.circuits import SIDES, CircuitPairs, Pair
+from ..projection.neurons import NeuronTokens
+from ..projection.related import RelatedPairs
+from ..projection.vectors import VectorTokens
+from .style import cut, label_text, padded, words
+from .tables import GAP, UNBOUNDED, shares
+from .view import Tone
+from .views import TONES
+
+CELL = 27  # cells one pair should have
+
+
+@dataclass(frozen=True)
+class PairLine:
+    """A circuit's strongest pairs in cells of equal width, as many as there is room for."""
+
+    result: CircuitPairs
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        result = self.result
+        best = result.pairs[0].score / max(result.rms, 1e-30) if result.pairs else 0.0
+        where = f"{result.layer:>5} {result.head:>4}  {result.circuit:2} {best:>6.1f}  "
+        line = words(where, "dim", options.encoding)
+        room = options.max_width - len(line)
+        n = max(1, (room + GAP) // (CELL + GAP))
+        width = (room + GAP) // n - GAP if room < UNBOUNDED else 0
+        for pair in result.pairs[: n if width else None]:
+            line.append_text(_pair(pair, result.circuit, width, options.encoding))
+            line.append(" " * GAP)
+        yield _ended(line)
+
+
+@dataclass(frozen=True)
+class NeuronLine:
+    """A neuron's keys and value in columns of equal width, each with its stronger end's tokens."""
+
+    result: NeuronTokens
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        result = self.result
+        expert = "" if result.expert is None else f"{result.expert}:"
+        name = f"{expert}{result.neuron}"
+        line = words(f"{result.layer:>5} {name:>9} {result.peak:>6.1f}  ", "dim")
+        for name, width in shares(tuple(result.vectors), options.max_width - line.cell_len):
+            tone: Tone = "value" if name == "value" else "key"
+            tokens = stronger_end(result.vectors[name], tone, width, options.encoding)
+            line.append_text(padded(tokens, width)).append(" " * GAP)
+        yield _ended(line)
+
+
+@dataclass(frozen=True)
+class VectorLine:
+    """A vector's place in its group and the tokens of its stronger end."""
+
+    result: VectorTokens
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        index = self.result.vector.rsplit(" ", 1)[-1]
+        line = words(f"{index:>5} {self.result.peak:>6.1f}  ", "dim")
+        room = options.max_width - line.cell_len
+        width = room if room < UNBOUNDED else 0
+        yield _ended(line.append_text(stronger_end(self.result, "value", width, options.encoding)))
+
+
+@dataclass(frozen=True)
+class RelatedLine:
+    """A layer's share of related pairs beside the shuffled share, and its pairs most alike."""
+
+    result: RelatedPairs
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        result = self.result
+        expert = "" if result.expert is None else f":{result.expert}"
+        line = words(f"{result.layer:>5} {expert:>6} ", "dim")
+        for name, share in result.share.items():
+            line.append(f" {share:>6.1%}", "bold")
+            line.append(f" {result.share_shuffled[name]:>8.1%}", "dim")
+        line.append(" " * GAP)
+        for pair in result.pairs[:3]:
+            line.append(f"{pair.neuron}: ", "dim")
+            for label in pair.shared[:4]:
+                line.append_text(label_text(label, "value", options.encoding)).append(" ")
+            line.append(" ")
+        if options.max_width < UNBOUNDED:
+            cut(line, options.max_width, options.encoding)
+        yield _ended(line)
+
+
+def stronger_end(vector: VectorTokens, tone: Tone, width: int, encoding: str) -> Text:
+    """The tokens of the end with the stronger score, a minus before those of the lower end.
+
+    As many as fit in `width` cells; all where that is 0.
+    """
+    ends = [end for end in (vector.top, vector.bottom) if end]
+    tokens = max(ends, key=lambda end: abs(end[0].score)) if ends else ()
+    lower = bool(tokens) and tokens is vector.bottom
+    text = words("− " if lower else "", "dim", encoding)
+    for n, token in enumerate(tokens):
+        label = label_text(token.label, tone, encoding)
+        if width and n and text.cell_len + 1 + label.cell_len > width:
+            break
+        text.append(" " if n else "").append_text(label)
+    if width:
+        cut(text, width, encoding)
+    return text
+
+
+def _pair(pair: Pair, circuit: str, width: int, encoding: str) -> Text:
+    """`source → target`; the longer side is cut first where the pair is wider than its cell."""
+    first, second = SIDES[circuit]
+    left = label_text(pair.source, TONES[first], encoding)
+    right = label_text(pair.target, TONES[second], encoding)
+    arrow = words(" → ", "dim", encoding)
+    if width:
+        room = width - arrow.cell_len
+        half = room // 2
+        cut(left, max(half, room - right.cell_len), encoding)
+        cut(right, max(half, room - left.cell_len), encoding)
+    return padded(Text.assemble(left, arrow, right), width)
+
+
+def _ended(line: Text) -> Text:
+    """A line that is neither padded nor wrapped."""
+    line.rstrip()
+    line.no_wrap, line.overflow = True, "crop"
+    return line

@@ -1,0 +1,159 @@
+"""Results as rich tables that adapt to the terminal they meet."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from .style import STYLES, label_text, words
+from .view import Column, Sheet, View, joined
+from .views import sheet
+
+GAP = 2  # cells between columns
+LEAST = 12  # cells a column of tokens should have before optional columns are given up
+ROOM = 24  # cells a column of words should have
+APART = 5  # cells between tables that stand side by side
+UNBOUNDED = 1000  # wider than any terminal: a pipe, where tables stand below each other
+
+
+def as_rich(result: Any) -> "SheetView":
+    """A result as something rich can print at any width."""
+    return SheetView(sheet(result))
+
+
+def together(results: Iterable[Any]) -> "SheetView":
+    """Results of one place (a head's circuits) as one sheet, with the first one's heading."""
+    sheets = [sheet(result) for result in results]
+    notes = dict.fromkeys(note for each in reversed(sheets) for note in each.notes)
+    views = tuple(view for each in sheets for view in each.views)
+    return SheetView(replace(sheets[0], views=views, notes=tuple(notes)))
+
+
+@dataclass(frozen=True)
+class SheetView:
+    """A heading, tables side by side where there is room for all, and notes."""
+
+    sheet: Sheet
+    stacked: bool = False
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        encoding, sheet = options.encoding, self.sheet
+        alone = len(sheet.views) == 1
+        title = joined(sheet.title, sheet.views[0].title if alone else "")
+        yield words(title, "bold", encoding)
+        if sheet.about:
+            yield words(sheet.about, "dim", encoding)
+        yield Text()
+        parts = [replace(view, title="") if alone else view for view in sheet.views]
+        tables = [TableView(view) for view in parts]
+        yield from _below(tables) if self.stacked else _arranged(tables, console, options)
+        if sheet.notes:
+            yield Text()
+        yield from (words(note, "dim", encoding) for note in sheet.notes)
+
+
+@dataclass(frozen=True)
+class TableView:
+    """One view as a table without a frame, its title above."""
+
+    view: View
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self.view.title:
+            yield words(self.view.title, "italic", options.encoding)
+        if self.view.rows:
+            yield table(self.view, options.max_width, options.encoding)
+        else:
+            yield words("(nothing)", "dim", options.encoding)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        widths = _widths(self.view, range(len(self.view.columns)))
+        natural = max(sum(widths) + GAP * (len(widths) - 1), cell_len(self.view.title))
+        return Measurement(min(natural, options.max_width), min(natural, options.max_width))
+
+
+def _arranged(
+    parts: Sequence[TableView], console: Console, options: ConsoleOptions
+) -> Iterable[Any]:
+    """Tables beside each other in a grid, or one by one with a blank line between."""
+    widths = [Measurement.get(console, options, part).maximum for part in parts]
+    needed = sum(widths) + APART * (len(widths) - 1)
+    if len(parts) > 1 and needed <= options.max_width <= UNBOUNDED:
+        grid = Table.grid(padding=(0, APART, 0, 0), pad_edge=False)
+        for width in widths:
+            grid.add_column(width=width)
+        grid.add_row(*parts)
+        yield grid
+    else:
+        yield from _below(parts)
+
+
+def _below(parts: Sequence[TableView]) -> Iterable[Any]:
+    for n, part in enumerate(parts):
+        if n:
+            yield Text()
+        yield part
+
+
+def table(view: View, width: int, encoding: str = "utf-8") -> Table:
+    """The cells of a view, without the columns that a narrow terminal has no room for."""
+    kept = _kept(view, width)
+    grid = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="")
+    for at in kept:
+        column = view.columns[at]
+        number = column.kind == "number"
+        header = words(column.header, "dim", encoding)
+        justify = "right" if number else "left"
+        grid.add_column(header, justify=justify, no_wrap=number, overflow="fold")
+    for n, row in enumerate(view.cells()):
+        if n in view.breaks:
+            grid.add_row()
+        grid.add_row(*(_cell(view.columns[at], row[at], encoding) for at in kept))
+    return grid
+
+
+def shares(names: tuple[str, ...], room: int) -> list[tuple[str, int]]:
+    """Columns of equal width, 0 for any; first ones are left out where all would be too narrow."""
+    if room >= UNBOUNDED:
+        return [(name, 0) for name in names]
+    while len(names) > 1 and (room + GAP) // len(names) - GAP < LEAST:
+        names = names[1:]
+    return [(name, (room + GAP) // len(names) - GAP) for name in names]
+
+
+def _cell(column: Column, text: str, encoding: str) -> Text:
+    if column.kind == "token":
+        return label_text(text, column.tone, encoding)
+    return words(text, STYLES[column.tone], encoding)
+
+
+def _kept(view: View, width: int) -> list[int]:
+    """Columns that fit: optional ones go, in their order, while tokens are squeezed."""
+    kept = list(range(len(view.columns)))
+    for drop in sorted({column.drop for column in view.columns} - {0}):
+        if _needed(view, kept, width) <= width:
+            break
+        kept = [at for at in kept if view.columns[at].drop != drop]
+    return kept
+
+
+def _needed(view: View, kept: Sequence[int], width: int) -> int:
+    widths = _widths(view, kept)
+    least = {"token": LEAST, "text": ROOM, "number": width}
+    squeezed = [
+        min(least[view.columns[at].kind], natural) for at, natural in zip(kept, widths, strict=True)
+    ]
+    return sum(squeezed) + GAP * (len(squeezed) - 1)
+
+
+def _widths(view: View, kept: Sequence[int]) -> list[int]:
+    rows = view.cells()
+    return [
+        max(cell_len(view.columns[at].header), *(cell_len(row[at]) for row in rows), 0)
+        for at in kept
+    ]

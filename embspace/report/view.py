@@ -1,0 +1,112 @@
+"""What a table of a result holds, before a terminal or a page decides how it looks."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, Literal
+
+Kind = Literal["token", "number", "text"]
+Tone = Literal["asks", "attended", "promoted", "key", "value", "good", "bad", "faint", "plain"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: tokens (folded when narrow, isolated), numbers (aligned together) or text.
+
+    `drop` orders the columns that a narrow terminal leaves out, 1 first; 0 is always kept.
+    """
+
+    header: str
+    kind: Kind = "text"
+    tone: Tone = "plain"
+    drop: int = 0
+    digits: int = 4  # of the largest number in a column of numbers
+
+
+@dataclass(frozen=True)
+class View:
+    """One table: its title, if it needs one beside the sheet's, and its cells."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    title: str = ""
+    breaks: frozenset[int] = frozenset()  # rows with a gap above them
+
+    def cells(self) -> list[tuple[str, ...]]:
+        """All cells as text, row by row; each column of numbers with the same decimals."""
+        columns = [
+            numbers(values, column.digits) if column.kind == "number" else [*map(_plain, values)]
+            for column, values in zip(self.columns, zip(*self.rows, strict=True), strict=False)
+        ]
+        return list(zip(*columns, strict=True))
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """All of a result: what it is of, how it was made, its tables, what a reader must know."""
+
+    title: str
+    about: str
+    views: tuple[View, ...]
+    notes: tuple[str, ...] = ()
+
+
+def numbers(values: Sequence[Any], digits: int = 4) -> list[str]:
+    """Numbers with the decimals that give the largest `digits` digits; whole ones as they are."""
+    real = [abs(v) for v in values if isinstance(v, float) and math.isfinite(v) and v]
+    largest = max(real, default=0.0)
+    if real and not 1e-4 <= largest < 1e7:
+        return [f"{v:.3e}" if isinstance(v, float) else _plain(v) for v in values]
+    decimals = max(0, min(7, digits - 1 - math.floor(math.log10(largest)))) if real else 0
+    return [f"{v:.{decimals}f}" if isinstance(v, float) else _plain(v) for v in values]
+
+
+def _plain(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def shown(text: str) -> str:
+    """Text of unknown origin on one line: what cannot be printed becomes an escape."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
+    )
+
+
+def model_name(provenance: dict[str, Any]) -> str:
+    """The model's name for a title: a folder's own name, a Hub name whole."""
+    name = str(provenance.get("model", "model"))
+    path = PurePath(name)
+    short = path.name if path.is_absolute() or name.startswith((".", "~")) else name
+    return shown(short or name)
+
+
+def origin(provenance: dict[str, Any]) -> tuple[str, ...]:
+    """One line that says which weights were read, and in which arithmetic."""
+    if not provenance:
+        return ()
+    revision = provenance.get("revision")
+    parts = [
+        f"weights {provenance.get('model_hash')}",
+        f"revision {shown(str(revision))}" if revision else "",
+        f"stored as {provenance.get('stored_dtype')}, read in {provenance.get('dtype')}",
+    ]
+    return (", ".join(part for part in parts if part) + ".",)
+
+
+def joined(*parts: str) -> str:
+    """The parts that say something, with a dot between them."""
+    return " · ".join(part for part in parts if part)
+
+
+def settings_line(settings: dict[str, Any]) -> str:
+    """How a result was found, in words: norms, inverse, filters, distance."""
+    filters = ", ".join(shown(str(name)) for name in settings.get("filters") or ())
+    distance = settings.get("distance")
+    return joined(
+        f"{settings.get('norm', 'raw')} norms",
+        "pseudo-inverse" if settings.get("inverse") == "pinv" else "",
+        f"relative distance {distance}" if distance is not None else "",
+        f"filter {filters}" if filters else "",
+        "no pairs of a token with itself" if settings.get("exclude_same") else "",
+    )

@@ -1,0 +1,109 @@
+"""An architecture no entry knows is read by its shape, and only where its certificate passes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers as hf
+
+from embspace.errors import ModelError
+from embspace.models.certify import certify
+from embspace.models.families import BY_TYPE, GENERIC
+from embspace.models.load import load
+
+from .zoo import GPT, OWN_HEAD, randomised
+
+
+def _made_up(name: str, config: type, model: type, **changes: Any) -> tuple[type, type]:
+    """An architecture of its own name that computes as its parent does, but for `changes`."""
+    own_config = type(
+        f"{name}Config", (config,), {"model_type": name.lower(), "__module__": __name__}
+    )
+    own_model = type(
+        f"{name}ForCausalLM",
+        (model,),
+        {"config_class": own_config, "__module__": __name__, **changes},
+    )
+    return own_config, own_model
+
+
+@pytest.fixture
+def register(tmp_path: Path) -> Callable[..., Path]:
+    """Register a made-up architecture for one test and save a random model of it."""
+
+    def save(name: str, config: type, model: type, options: dict[str, Any], **changes: Any) -> Path:
+        own_config, own_model = _made_up(name, config, model, **changes)
+        hf.AutoConfig.register(own_config.model_type, own_config)
+        hf.AutoModelForCausalLM.register(own_config, own_model)
+        torch.manual_seed(0)
+        randomised(own_model(own_config(**options))).save_pretrained(tmp_path)
+        return tmp_path
+
+    return save
+
+
+def test_a_conforming_architecture_is_read_and_certified(register, monkeypatch):
+    folder = register("Alpaca", hf.LlamaConfig, hf.LlamaForCausalLM, OWN_HEAD)
+    model = load(folder)
+    assert model.config.model_type == "alpaca" and model.family.generic
+    twin = load(folder, family=BY_TYPE["llama"])
+    assert torch.equal(model.attention(1).W_K, twin.attention(1).W_K)
+    # remembered: the second load runs no model
+    monkeypatch.setattr("embspace.models.certify.run", lambda *a, **k: pytest.fail("ran again"))
+    assert load(folder).family == model.family
+
+
+def test_a_conforming_architecture_of_another_shape_is_read_too(register):
+    options = {**GPT, "scale_attn_by_inverse_layer_idx": True}
+    folder = register("Vicuna", hf.GPT2Config, hf.GPT2LMHeadModel, options)
+    model = load(folder)
+    assert model.family.generic and certify(model).passed
+
+
+def _forward_doubled(self, *args: Any, **kwargs: Any) -> Any:
+    """Llama with every attention output doubled: the shapes of Llama, another computation."""
+    handles = [
+        layer.self_attn.register_forward_hook(lambda m, a, out: (2 * out[0], out[1]))
+        for layer in self.model.layers
+    ]
+    try:
+        return hf.LlamaForCausalLM.forward(self, *args, **kwargs)
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def test_an_architecture_of_the_right_shape_but_another_arithmetic_is_refused(register):
+    folder = register(
+        "Guanaco", hf.LlamaConfig, hf.LlamaForCausalLM, OWN_HEAD, forward=_forward_doubled
+    )
+    with pytest.raises(ModelError) as caught:
+        load(folder)
+    message = str(caught.value)
+    assert "'guanaco'" in message and "residual stream: off by" in message
+    assert "family=Family(" in message
+
+
+def test_an_architecture_of_another_shape_is_refused_naming_what_was_looked_for(register):
+    sizes = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 2, "state_size": 4}
+    folder = register("Camel", hf.MambaConfig, hf.MambaForCausalLM, sizes)
+    with pytest.raises(ModelError) as caught:
+        load(folder)
+    message = str(caught.value)
+    assert "'camel'" in message and "looked for model.embed_tokens.weight" in message
+    assert "family=Family(" in message
+
+
+def test_paths_given_by_hand_are_used_as_given(register):
+    folder = register("Dromedary", hf.LlamaConfig, hf.LlamaForCausalLM, OWN_HEAD)
+    family = replace(BY_TYPE["llama"], types=("dromedary",))
+    model = load(folder, family=family)
+    assert model.family == family and certify(model).passed
+
+
+def test_every_generic_shape_is_marked_and_needs_a_certificate():
+    assert all(family.generic and not family.types for family in GENERIC)
+    assert not any(family.generic for family in BY_TYPE.values())

@@ -1,0 +1,231 @@
+"""A certificate that a wrong reading passes proves nothing: each of these must fail, and where."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from embspace.errors import CertificateError
+from embspace.models import checks, replay, scales
+from embspace.models.attention import Attention
+from embspace.models.certify import certify, require
+from embspace.models.families import BY_TYPE
+from embspace.models.load import load
+from embspace.models.model import Model
+
+WRONG_ENTRIES: dict[str, tuple[str, dict[str, Any], set[str]]] = {
+    "gate and up swapped": (
+        "llama",
+        {"gate": "mlp.up_proj", "up": "mlp.gate_proj"},
+        {checks.FEED_FORWARD},
+    ),
+    "slabs where NeoX keeps heads together": (
+        "gpt-neox",
+        {"fused": "slabs"},
+        {checks.QKV, checks.PATTERN, checks.ATTENTION},
+    ),
+    "slabs where BLOOM keeps heads together": (
+        "bloom",
+        {"fused": "slabs"},
+        {checks.QKV, checks.PATTERN, checks.ATTENTION},
+    ),
+    "slabs where Falcon keeps groups together": (
+        "falcon per group",
+        {"fused": "slabs"},
+        {checks.QKV, checks.PATTERN, checks.ATTENTION},
+    ),
+    "groups where GPT-2 has slabs": (
+        "gpt2",
+        {"fused": "groups"},
+        {checks.QKV, checks.PATTERN, checks.ATTENTION},
+    ),
+    "scores divided where GPT-Neo does not": (
+        "gpt-neo",
+        {"scores_unscaled": False},
+        {checks.PATTERN},
+    ),
+    "halves turned where GPT-J turns neighbours": (
+        "gpt-j",
+        {"interleaved": False},
+        {checks.QKV, checks.PATTERN},
+    ),
+    "another rotary base": ("gpt-j", {"fixed_base": 9000.0}, {checks.QKV, checks.PATTERN}),
+    "rotation left out": ("llama", {"positions": "learned"}, {checks.QKV, checks.PATTERN}),
+    "query and key norms left out": (
+        "qwen3",
+        {"q_norm": None, "k_norm": None},
+        {checks.QKV, checks.PATTERN},
+    ),
+    "Gemma's gain read without the 1": (
+        "gemma",
+        {"gain_offset": 0.0},
+        {checks.READING, checks.FINAL, checks.LOGITS},
+    ),
+    "LayerNorm where the model has RMSNorm": (
+        "llama",
+        {"norm": "layer"},
+        {checks.READING, checks.FINAL, checks.LOGITS},
+    ),
+    "post-norms left out": (
+        "gemma2",
+        {"attn_post": None, "ff_post": None},
+        {checks.RESIDUAL},
+    ),
+    "embedding not scaled": ("gemma2", {"embedding_scaled": False}, {checks.EMBEDDING}),
+    "score cap left out": ("gemma2", {"caps_scores": False}, {checks.PATTERN}),
+    "another norm for the feed-forward keys": (
+        "gpt-neox sequential",
+        {"ff_norm": "input_layernorm"},
+        {checks.READING},
+    ),
+    "the exact GELU for BLOOM's approximation": (
+        "bloom",
+        {"activation": "gelu"},
+        {checks.FEED_FORWARD},
+    ),
+    "head bias left out": ("phi", {"head_bias": "none"}, {checks.LOGITS, checks.FINAL}),
+    "head transform left out": ("distilbert", {"transform": None}, {checks.LOGITS}),
+    "halves where gpt-oss alternates gate and up": (
+        "gpt-oss",
+        {"activation": "silu"},
+        {checks.FEED_FORWARD},
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_ENTRIES)
+def test_a_wrong_family_entry_fails_where_it_is_wrong(saved, wrong: str):
+    name, changes, failing = WRONG_ENTRIES[wrong]
+    folder = saved(name)
+    right = BY_TYPE[load(folder).config.model_type]
+    adapted = {**right.adapt(load(folder).config), **changes}
+    family = replace(right, **{**changes, "adapt": lambda config: adapted})
+    _fails_exactly(load(folder, family=family), failing)
+
+
+def _tiled(attention: Attention, head: int) -> int:
+    return head % attention.model.n_kv_heads
+
+
+def _transposed(attention: Attention) -> torch.Tensor:
+    sizes = attention.model.layout
+    weight, _ = attention.model.linear(
+        attention.model.layout.block(attention.layer) + attention.model.family.o
+    )
+    return weight.reshape(sizes.n_heads, sizes.d_head, sizes.d)
+
+
+CHANGES: dict[str, tuple[str, Any, str, Any, set[str]]] = {
+    "key/value heads tiled": (
+        "qwen2",
+        Attention,
+        "kv_head",
+        _tiled,
+        {checks.PATTERN, checks.ATTENTION},
+    ),
+    "W_O transposed": ("gpt2", Attention, "W_O", property(_transposed), {checks.ATTENTION}),
+    "logit cap left out": (
+        "gemma2",
+        scales,
+        "logit_cap",
+        lambda model: None,
+        {checks.LOGITS, checks.FINAL},
+    ),
+    "logit scale left out": (
+        "granite",
+        scales,
+        "logit_scale",
+        lambda model: 1.0,
+        {checks.LOGITS, checks.FINAL},
+    ),
+    "residual multiplier left out": (
+        "granite",
+        scales,
+        "residual_scale",
+        lambda model: 1.0,
+        {checks.RESIDUAL},
+    ),
+    "score scale of 1 / √d_h": (
+        "granite",
+        scales,
+        "score_scale",
+        lambda model, layer: model.d_head**-0.5,
+        {checks.QKV, checks.PATTERN},
+    ),
+    "layer index left out of the scale": (
+        "gpt2 scaled by layer",
+        scales,
+        "score_scale",
+        lambda model, layer: model.d_head**-0.5,
+        {checks.QKV, checks.PATTERN},
+    ),
+    "output bias left out": (
+        "gpt2",
+        Attention,
+        "b_O",
+        property(lambda attention: None),
+        {checks.ATTENTION},
+    ),
+    "shared expert left out": (
+        "qwen2-moe",
+        replay,
+        "shared",
+        lambda model, layer, x: torch.zeros_like(x),
+        {checks.FEED_FORWARD},
+    ),
+    "final gain left out": (
+        "olmo2",
+        Model,
+        "final_gain",
+        lambda model: None,
+        {checks.LOGITS, checks.FINAL},
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", CHANGES)
+def test_wrong_arithmetic_fails_where_it_is_wrong(saved, monkeypatch, wrong: str):
+    name, owner, attribute, change, failing = CHANGES[wrong]
+    monkeypatch.setattr(owner, attribute, change)
+    _fails_exactly(load(saved(name)), failing)
+
+
+def _fails_exactly(model: Model, failing: set[str]) -> None:
+    certificate = certify(model)
+    assert not certificate.passed
+    assert {row.what for row in certificate.failures} == failing
+    for row in certificate.failures:
+        assert row.error is not None and row.error > 5 * row.tolerance, row
+
+
+def test_one_wrong_weight_of_one_expert_fails(saved, monkeypatch):
+    """Every expert is compared, also those that no random text was routed to."""
+    model = load(saved("mixtral"))
+    read: Callable[..., Any] = Model.feed_forward
+
+    def spoiled(self: Model, layer: int, expert: Any = None) -> Any:
+        ff = read(self, layer, expert)
+        return replace(ff, values=ff.values.flip(0)) if (layer, expert) == (2, 4) else ff
+
+    monkeypatch.setattr(Model, "feed_forward", spoiled)
+    certificate = certify(model)
+    (row,) = certificate.failures
+    assert (row.what, row.layer) == (checks.FEED_FORWARD, 2)
+
+
+def test_require_names_the_failing_claim_and_remembers_only_success(saved, monkeypatch, tmp_path):
+    monkeypatch.setenv("EMBSPACE_CACHE", str(tmp_path))
+    folder = saved("llama")
+    wrong = replace(BY_TYPE["llama"], gate="mlp.up_proj", up="mlp.gate_proj")
+    with pytest.raises(CertificateError, match=r"feed-forward output: off by \d.*at layer 0"):
+        require(load(folder, family=wrong))
+    assert not list(tmp_path.rglob("*.json"))
+    require(load(folder))
+    (remembered,) = tmp_path.rglob("*.json")
+    monkeypatch.setattr("embspace.models.certify.certify", lambda *a, **k: pytest.fail("measured"))
+    require(load(folder))
+    remembered.write_text("{damaged")
+    with pytest.raises(pytest.fail.Exception):
+        require(load(folder))
