@@ -20,7 +20,7 @@ def layer_list(ctx: click.Context, parameter: click.Parameter, text: str | None)
         raise click.BadParameter(f"{text!r}: give layers like 0,3,7-9.") from None
 
 
-@click.command("check", context_settings=o.CONTEXT)
+@click.command("check", context_settings=o.CONTEXT, short_help="Prove the reading of a model.")
 @o.model_argument
 @click.option("--layers", callback=layer_list, metavar="0,3,7-9", help="Only these layers.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the random texts.")

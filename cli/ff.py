@@ -9,7 +9,7 @@ from .opening import Opening
 from .output import Output
 
 
-@click.command("ff", context_settings=o.CONTEXT)
+@click.command("ff", context_settings=o.CONTEXT, short_help="Neurons: keys and values.")
 @o.model_argument
 @o.layer_option
 @click.option("-n", "--neuron", type=int, metavar="N", help="Neuron, from 0.")

@@ -9,18 +9,18 @@ from .opening import Opening
 from .output import Output
 
 
-@click.command("heads", context_settings=o.CONTEXT)
+@click.command("heads", context_settings=o.CONTEXT, short_help="Attention heads: token pairs.")
 @o.model_argument
 @o.layer_option
 @o.head_option
-@click.option("--circuit", type=click.Choice(["vo", "qk", "both"]), default="both")
+@o.circuit_option
 @o.top_option
 @o.filter_option
 @click.option("--exclude-same", is_flag=True, help="Leave out pairs of a token with itself.")
 @click.option("--smallest", is_flag=True, help="The smallest scores instead of the largest.")
 @click.option("--token", metavar="T", help="Only pairs with this word, on either side.")
 @o.norm_option
-@click.option("--inverse", type=click.Choice(o.INVERSES), default="transpose", show_default=True)
+@o.inverse_option
 @click.option("--distance", type=int, metavar="N", help="Rotary models: QK at this distance.")
 @o.output_options
 @o.opening_options

@@ -74,6 +74,8 @@ def cli() -> None:
 def main() -> None:
     """The entry point."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    if not (sys.stderr and sys.stderr.isatty()):
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     cli.main(prog_name="embspace")
 
 

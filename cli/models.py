@@ -8,7 +8,7 @@ from . import options as o
 from .terminal import show
 
 
-@click.command("models", context_settings=o.CONTEXT)
+@click.command("models", context_settings=o.CONTEXT, short_help="What MODEL can be.")
 @click.argument("names", nargs=-1, metavar="[NAME]…")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @o.debug_option

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from embspace.errors import CertificateError, ModelError, ResourceError
+from embspace.models.aliases import bundled
 
 from .terminal import console, say
 
@@ -45,9 +47,14 @@ class Opening:
             announce(needed)
         return model
 
+    @property
+    def is_here(self) -> bool:
+        """Whether nothing is downloaded, whose progress bar would be in the way of a spinner."""
+        return Path(self.model).expanduser().exists() or bundled(self.model) is not None
+
     def open_unproved(self) -> "ReadableModel":
         """The model as it is. Raises EmbspaceError."""
-        with working(f"opening {self.model}"):
+        with working(f"opening {self.model}") if self.is_here else nullcontext():
             from embspace import load
 
             return load(

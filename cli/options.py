@@ -12,7 +12,6 @@ from .opening import Opening
 from .output import Output
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-NORMS, INVERSES = ("raw", "folded"), ("transpose", "pinv")
 DEBUG = {"on": False}  # whether this run shows tracebacks
 Command = Callable[..., Any]
 
@@ -37,7 +36,9 @@ def opening_options(command: Command) -> Command:
 
 
 _OPENING = (
-    click.option("--device", default="cpu", show_default=True, help="cpu, cuda or cuda:N."),
+    click.option(
+        "--device", default="cpu", show_default=True, metavar="D", help="cpu, cuda or cuda:N."
+    ),
     click.option(
         "--dtype",
         type=click.Choice(["float32", "float64"]),
@@ -45,7 +46,7 @@ _OPENING = (
         show_default=True,
         help="Of the arithmetic, whatever the file stores.",
     ),
-    click.option("--revision", help="Branch, tag or commit on the Hub."),
+    click.option("--revision", metavar="REV", help="Branch, tag or commit on the Hub."),
     click.option("--trust-remote-code", is_flag=True, help="Let the model's own code run."),
     click.option("--no-check", is_flag=True, help="Skip the proof at a model's first use."),
 )
@@ -66,7 +67,11 @@ def output_options(command: Command) -> Command:
 
 
 top_option = click.option(
-    "-k", "--top", type=click.IntRange(min=1), metavar="K", help="How many of the strongest."
+    "-k",
+    "--top",
+    type=click.IntRange(min=1),
+    metavar="K",
+    help="How many of the strongest.",
 )
 layer_option = click.option("-l", "--layer", type=int, metavar="N", help="Layer, from 0.")
 head_option = click.option("--head", type=int, metavar="N", help="Head, from 0.")
@@ -78,9 +83,23 @@ filter_option = click.option(
     help="Only tokens that are ascii, alnum, words (whole words), text (no special tokens), "
     "file:PATH (tokens of a text file) or re:PATTERN. Repeat to combine.",
 )
+circuit_option = click.option(
+    "--circuit",
+    type=click.Choice(["vo", "qk", "both"]),
+    default="both",
+    show_default=True,
+    help="vo: attended to → promoted; qk: asks → attended to.",
+)
+inverse_option = click.option(
+    "--inverse",
+    type=click.Choice(["transpose", "pinv"]),
+    default="transpose",
+    show_default=True,
+    help="How E is inverted on the sides that read: E^T, or the pseudo-inverse.",
+)
 norm_option = click.option(
     "--norm",
-    type=click.Choice(NORMS),
+    type=click.Choice(["raw", "folded"]),
     default="raw",
     show_default=True,
     help="raw: weights as stored; folded: gains of the norms multiplied in.",
@@ -101,4 +120,3 @@ def debug_option(command: Command) -> Command:
         callback=switch,
         help="Show the traceback of an error.",
     )(command)
-

@@ -51,7 +51,7 @@ class Output:
 
     def together(self, name: str, results: "list[Any]") -> None:
         """Results of one place as one sheet; JSON is {name: [...]} where there are several."""
-        from embspace.report.tables import together
+        from embspace.report import together
 
         if self.for_people:
             show(together(results))

@@ -25,7 +25,7 @@ def words_argument(command: o.Command) -> o.Command:
     return with_words
 
 
-@click.command("token", context_settings=o.CONTEXT)
+@click.command("token", context_settings=o.CONTEXT, short_help="One token across a model.")
 @words_argument
 @o.top_option
 @o.filter_option

@@ -9,9 +9,11 @@ from .opening import Opening
 from .output import Output
 
 
-@click.command("vectors", context_settings=o.CONTEXT)
+@click.command("vectors", context_settings=o.CONTEXT, short_help="Single vectors of a head.")
 @o.model_argument
-@click.option("--group", type=click.Choice(["q", "k", "v", "o"]), required=True)
+@click.option(
+    "--group", type=click.Choice(["q", "k", "v", "o"]), required=True, help="W_Q, W_K, W_V or W_O."
+)
 @click.option("-l", "--layer", type=int, required=True, metavar="N", help="Layer, from 0.")
 @click.option("--head", type=int, required=True, metavar="N", help="Head, from 0.")
 @click.option("-n", "--index", type=int, metavar="N", help="Only this vector, from 0.")

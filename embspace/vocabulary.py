@@ -49,6 +49,7 @@ class VocabularySpace:
         n_named = self.n_rows if tokenizer is None else min(len(tokenizer), self.n_rows)
         self.table = table[:n_named]
         self.n_unreadable = 0 if tokenizer is None else max(0, len(tokenizer) - self.n_rows)
+        self._masks: dict[tuple[str, ...], Tensor] = {}  # a survey asks for the same one often
 
     def __len__(self) -> int:
         return self.table.shape[0]
@@ -138,9 +139,14 @@ class VocabularySpace:
         the token's text). All leave out special tokens and partial characters.
         Raises VocabularyError for an unknown filter, a bad pattern, or when nothing passes.
         """
-        names = [filters] if isinstance(filters, str) else list(filters)
+        names = (filters,) if isinstance(filters, str) else tuple(filters)
         if not names:
             return None
+        if names not in self._masks or any(name.startswith("file:") for name in names):
+            self._masks[names] = self._mask(names)
+        return self._masks[names]
+
+    def _mask(self, names: tuple[str, ...]) -> Bool[Tensor, "V"]:
         if self.tokenizer is None:
             raise VocabularyError(f"{self.name} has no tokenizer, so tokens cannot be filtered.")
         tests = [self._test(name) for name in names]

@@ -11,7 +11,8 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test reaches a hub
 
 import pytest
 
-TEXT = """The cats and the dogs saw Paris and London. Her brother sings in Rome, his sister in Madrid.
+TEXT = """The cats and the dogs saw Paris and London. Her brother sings in Rome, \
+his sister in Madrid.
 Doctors heal, teachers teach, and the farmers of France grow wheat for the bakers of Spain."""
 
 
@@ -41,7 +42,7 @@ def byte_tokenizer() -> Any:
 
 
 def randomise(model: Any, seed: int = 0) -> Any:
-    """Fill every 1-D parameter with random values: default gains of 1 and biases of 0 hide errors."""
+    """Fill every 1-D parameter with random values: gains of 1 and biases of 0 hide errors."""
     import torch
 
     generator = torch.Generator().manual_seed(seed)
@@ -56,7 +57,7 @@ def randomise(model: Any, seed: int = 0) -> Any:
 def save_model(
     tmp_path_factory: pytest.TempPathFactory, byte_tokenizer: Any
 ) -> Callable[..., Path]:
-    """A function that builds a model from a config, randomises it, and saves it with a tokenizer."""
+    """Builds a model from a config, randomises it, and saves it with a tokenizer."""
 
     def save(config: Any, auto: str = "AutoModelForCausalLM", *, tokenizer: Any = byte_tokenizer):
         import torch
@@ -113,3 +114,35 @@ def tiny_llama(save_model: Callable[..., Path]) -> Path:
         eos_token_id=0,
     )
     return save_model(config)
+
+
+AWKWARD = (
+    *("<s>", "</s>", "[red]", "[/]", "[bold]x[/bold]", ":smile:", "<script>alert(1)</script>"),
+    *("<b>", "&amp;", "|", "\n", "a,b", '"quoted"', "=1+1", "-2", "@x", "·", " ", "x" * 60),
+    *("日本語", "漢字仮名", "שלום", "مرحبا", "\U0001f469\u200d\U0001f680", "🇫🇷"),
+    *("\u00e9", "e\u0301", "\u0301", "\x1b[31mred\x1b[0m"),
+    *(f"word{n}" for n in range(10)),
+)
+
+
+@pytest.fixture(scope="session")
+def awkward(save_model: Callable[..., Path]) -> Path:
+    """GPT-2 whose tokens are markup, controls, wide characters, right-to-left text and the like."""
+    from tokenizers import Tokenizer, models
+    from transformers import GPT2Config, PreTrainedTokenizerFast
+
+    words = models.WordLevel({word: i for i, word in enumerate(AWKWARD)}, unk_token="<s>")
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(words), bos_token="<s>", eos_token="</s>"
+    )
+    config = GPT2Config(
+        vocab_size=len(AWKWARD),
+        n_embd=16,
+        n_layer=2,
+        n_head=2,
+        n_positions=32,
+        initializer_range=0.5,
+        bos_token_id=0,
+        eos_token_id=1,
+    )
+    return save_model(config, tokenizer=tokenizer)

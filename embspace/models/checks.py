@@ -24,6 +24,7 @@ READING = "folded reading norms"
 FINAL = "folded final norm"
 LOGITS = "logits"
 ROWS = (EMBEDDING, QKV, PATTERN, ATTENTION, FEED_FORWARD, RESIDUAL, READING, FINAL, LOGITS)
+NEEDED = (EMBEDDING, PATTERN, ATTENTION, FEED_FORWARD, RESIDUAL)  # every transformer has these
 N_POSITIONS = 8  # of a batch, at which the logits over the whole vocabulary are compared
 VISIBLE = 1e-30  # attention weights below are masked, or too small for their logarithm
 LOG_FLOOR = 0.01  # log-probabilities carry about 1e-7 of rounding however small the scores are

@@ -28,7 +28,7 @@ BERT = Family(
 )
 ROBERTA = replace(
     BERT,
-    types=("roberta", "xlm-roberta"),
+    types=("roberta", "xlm-roberta", "camembert"),
     base=("roberta.", ""),
     head="lm_head.decoder",
     head_bias="lm_head.bias|lm_head.decoder.bias",

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..cache import cache_folder
 from ..errors import ModelError
+from .messages import first_line
 
 
 def unpacked(path: Path) -> tuple[Path, tuple[str, ...]]:
@@ -56,8 +57,10 @@ def _write(path: Path, folder: Path) -> None:
                 **source, local_files_only=True, dtype=torch.float32
             )
     except Exception as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        raise ModelError(f"{path.name} cannot be read by transformers' loader: {reason}") from error
+        reason = first_line(error)
+        raise ModelError(
+            f"{path.name} cannot be read by transformers' loader: {reason}."
+        ) from error
     for attribute in ("hf_quantizer", "is_quantized", "quantization_method"):
         if hasattr(model, attribute):
             delattr(model, attribute)

@@ -91,6 +91,10 @@ def _prefix(family: Family, checkpoint: Checkpoint) -> str:
     for prefix in family.base:
         if f"{prefix}{family.embedding}.weight" in checkpoint:
             return prefix
+    ending = f".{family.embedding}.weight"
+    found = [n.removesuffix(ending[1:]) for n in checkpoint.names if n.endswith(ending)]
+    if family.generic and len(found) == 1:
+        return found[0]
     looked = ", ".join(f"{prefix}{family.embedding}.weight" for prefix in family.base)
     raise ModelError(f"no token embedding found in {checkpoint.folder}: looked for {looked}.")
 

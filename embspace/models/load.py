@@ -11,11 +11,13 @@ from ..errors import ModelError
 from .aliases import ALIASES, bundled, bundled_names
 from .families import BY_TYPE, GENERIC, Family
 from .layout import Layout, resolve, text_part
+from .messages import first_line
 from .model import Model
 from .tensors import Checkpoint
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 NEEDED = ("*.json", "*.txt", "*.model", "tokenizer*", "*.safetensors")
+TOKENIZER_FILES = ("tokenizer*", "vocab.*", "*.model")
 UNWANTED = ("original/*", "onnx/*", "*.onnx*", "*/*.safetensors", "consolidated*")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -60,12 +62,7 @@ def load(
 def read_config(folder: Path, *, trust_remote_code: bool = False) -> Any:
     """The text model's config of a local folder. Raises ModelError; runs no code of the folder."""
     raw = _raw_config(folder)
-    if raw.get("quantization_config"):
-        method = raw["quantization_config"].get("quant_method", "unknown method")
-        raise ModelError(
-            f"{folder} is a quantised checkpoint ({method}): its packed weights are not read; "
-            "give the unquantised one."
-        )
+    _refuse_quantised(folder, raw)
     from transformers import AutoConfig
 
     try:
@@ -82,10 +79,20 @@ def read_config(folder: Path, *, trust_remote_code: bool = False) -> Any:
     return text
 
 
+def _refuse_quantised(folder: Path, raw: dict[str, Any]) -> None:
+    for part in (raw, raw.get("text_config")):
+        found = part.get("quantization_config") if isinstance(part, dict) else None
+        if found:
+            method = found.get("quant_method") if isinstance(found, dict) else None
+            raise ModelError(
+                f"{folder} is a quantised checkpoint ({method or 'of unknown method'}): its "
+                "packed weights are not read; give the unquantised one."
+            )
+
+
 def load_tokenizer(model: Model, *, trust_remote_code: bool = False) -> Any | None:
     """The tokenizer beside the weights, or None where there is none. Opens no connection."""
-    has_files = any(model.folder.glob(p) for p in ("tokenizer*", "vocab.*", "*.model"))
-    if not has_files or not _any(model.folder, ("tokenizer*", "vocab.*", "*.model")):
+    if not any(next(model.folder.glob(pattern), None) for pattern in TOKENIZER_FILES):
         return None
     from transformers import AutoTokenizer
 
@@ -95,12 +102,8 @@ def load_tokenizer(model: Model, *, trust_remote_code: bool = False) -> Any | No
         )
     except Exception as error:
         raise ModelError(
-            f"the tokenizer in {model.folder} cannot be opened ({_first_line(error)})."
+            f"the tokenizer in {model.folder} cannot be opened ({first_line(error)})."
         ) from error
-
-
-def _any(folder: Path, patterns: tuple[str, ...]) -> bool:
-    return any(next(folder.glob(pattern), None) for pattern in patterns)
 
 
 def _folder(name: str, revision: str | None) -> tuple[Path, tuple[str, ...]]:
@@ -123,7 +126,11 @@ def _folder(name: str, revision: str | None) -> tuple[Path, tuple[str, ...]]:
 
 def _from_hub(repo: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
+    from huggingface_hub.errors import (
+        HFValidationError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
 
     def fetch(patterns: tuple[str, ...]) -> Path:
         return Path(
@@ -138,8 +145,8 @@ def _from_hub(repo: str, revision: str | None) -> Path:
     try:
         folder = fetch(NEEDED)
         return folder if any(folder.glob("*.safetensors")) else fetch((*NEEDED, "*.bin"))
-    except (HFValidationError, RepositoryNotFoundError) as error:
-        raise ModelError(_unknown(repo) + f" The Hub says: {_first_line(error)}") from error
+    except (HFValidationError, RepositoryNotFoundError, RevisionNotFoundError) as error:
+        raise ModelError(_unknown(repo) + f" The Hub says: {first_line(error)}.") from error
     except Exception as error:  # offline, no route, timeout, not cached
         raise ModelError(
             _unknown(repo) + " The Hub cannot be reached and its cache holds no such model."
@@ -162,7 +169,7 @@ def _raw_config(folder: Path) -> dict[str, Any]:
     try:
         raw = json.loads(path.read_text(encoding="utf8"))
     except ValueError as error:
-        raise ModelError(f"{path} is not valid JSON ({_first_line(error)}).") from error
+        raise ModelError(f"{path} is not valid JSON ({first_line(error)}).") from error
     if not isinstance(raw, dict) or "model_type" not in raw:
         raise ModelError(f"{path} names no model_type: not a transformers model folder.")
     return raw
@@ -174,7 +181,7 @@ def _config_failure(folder: Path, raw: dict[str, Any], error: Exception) -> str:
             f"{folder} asks to run its own code ({raw['model_type']}): refused; "
             "allow it with trust_remote_code (--trust-remote-code) if you trust it."
         )
-    return f"the config of {folder} cannot be used: {_first_line(error)}"
+    return f"the config of {folder} cannot be used: {first_line(error)}."
 
 
 def _by_shape(build: Callable[[Layout], AnyModel], config: Any, checkpoint: Checkpoint) -> AnyModel:
@@ -188,7 +195,7 @@ def _by_shape(build: Callable[[Layout], AnyModel], config: Any, checkpoint: Chec
             model = build(resolve(family, config, checkpoint))
             certificate = verdict(model)
         except ModelError as error:
-            misfits.append(_first_line(error))
+            misfits.append(str(error))
             continue
         if certificate.passed:
             return model
@@ -226,7 +233,3 @@ def _device(device: str) -> str:
     if kind == "cuda" and not torch.cuda.is_available():
         raise ModelError(f"device {device!r} was asked for, but this torch sees no CUDA GPU.")
     return device
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

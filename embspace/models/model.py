@@ -258,6 +258,11 @@ class Model:
 
     def _structural_notes(self) -> Iterator[str]:
         family = self.family
+        if family.generic:
+            yield (
+                f"{self.config.model_type} is no architecture known by name: it is read by its "
+                "shape, which its certificate confirms on these weights."
+            )
         if family.positions == "rotary":
             yield (
                 "W_QK is the score at relative distance 0"
@@ -273,6 +278,8 @@ class Model:
             yield "This checkpoint has no prediction head: E is its input embedding."
         elif family.transform:
             yield "E is the decoder's matrix; the head's dense transform before it is not applied."
+        if self.checkpoint.shape(f"{self.embedding_path}.weight")[-1] != self.d:
+            yield "The embedding is narrower than the stream: E is its table times a projection."
         if self.layout.n_groups < self.n_layers:
             yield f"All {self.n_layers} layers share {self.layout.n_groups} set(s) of weights."
 

@@ -13,6 +13,7 @@ from torch import nn
 
 from ..errors import ModelError, ResourceError
 from .layout import text_part
+from .messages import first_line
 
 if TYPE_CHECKING:
     from .model import Model
@@ -132,8 +133,8 @@ def _load(model: "Model", config: Any, dtype: torch.dtype) -> Any:
                 trust_remote_code=False,
             )
         except Exception as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-            raise ModelError(f"transformers cannot load {model.folder}: {reason}") from error
+            reason = first_line(error)
+            raise ModelError(f"transformers cannot load {model.folder}: {reason}.") from error
 
 
 def _check_memory(model: "Model", n_layers: int, dtype: torch.dtype) -> None:

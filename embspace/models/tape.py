@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..errors import EmbspaceError, ModelError
 from .feed_forward import expert_keys, expert_paths
+from .messages import first_line
 from .running import Running
 
 RECORDER = "embspace_recorder"
@@ -78,7 +80,10 @@ class Tape:
         self._n_run = 0
 
     def forward(self, ids: Tensor) -> Any:
-        """Run the live model on token ids (B, T) and record it; returns its output."""
+        """Run the live model on token ids (B, T) and record it; returns its output.
+
+        Raises ModelError where the live model fails on them.
+        """
         self._n_run, self.record = 0, None
         with ExitStack() as stack:
             for handle in self._hooks():
@@ -86,7 +91,13 @@ class Tape:
             stack.enter_context(_recording(self))
             stack.enter_context(torch.no_grad())
             cache = {"use_cache": False} if self.running.model.family.causal else {}
-            return self.running.module(input_ids=ids, output_attentions=True, **cache)
+            try:
+                return self.running.module(input_ids=ids, output_attentions=True, **cache)
+            except EmbspaceError:
+                raise
+            except Exception as error:
+                name = type(self.running.module).__name__
+                raise ModelError(f"the live {name} cannot be run: {first_line(error)}.") from error
 
     def _hooks(self) -> Iterator[Any]:
         running = self.running
@@ -101,6 +112,8 @@ class Tape:
                 yield module.register_forward_hook(self._keep(role), with_kwargs=True)
                 if role == "attention":
                     yield from self._splitters(module)
+            for module in block.modules():
+                yield module.register_forward_hook(self._notice_weights)
             yield block.register_forward_hook(self._finish)
         norm = running.base_part(running.model.family.embed_norm)
         if norm is not None:
@@ -116,8 +129,6 @@ class Tape:
         record.state_out = output[0] if isinstance(output, tuple | list) else output
         self.last_state = record.state_out
         self._n_run, self.record = self._n_run + 1, None
-        if record.attended is None:
-            record.attended = _weights_in(record)
         self.on_block(record)
 
     def _keep(self, role: str):
@@ -128,6 +139,12 @@ class Tape:
                 self.record.calls[role] = Call(args or tuple(kwargs.values()), kept)
 
         return hook
+
+    def _notice_weights(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        record = self.record
+        if record is not None and record.attended is None:
+            weights = _weights_in(output, record.state_in.shape[-2])
+            record.attended = None if weights is None else Attended(weights)
 
     def _splitters(self, attention: nn.Module) -> Iterator["_Watched"]:
         """BLOOM's and Falcon's own methods that split a fused projection into q, k, v."""
@@ -182,14 +199,11 @@ def _parts(running: Running, layer: int) -> Iterator[tuple[str, nn.Module]]:
             yield role, module
 
 
-def _weights_in(record: BlockRecord) -> Attended | None:
-    """The attention weights among the outputs of the attention module, by their shape."""
-    call = record.call("attention")
-    outputs = call.output if call and isinstance(call.output, tuple | list) else ()
-    n = record.state_in.shape[-2]
-    for tensor in outputs:
+def _weights_in(output: Any, n: int) -> Tensor | None:
+    """Attention weights (B, H, n, n) among a module's outputs, told by their shape."""
+    for tensor in output if isinstance(output, tuple | list) else ():
         if isinstance(tensor, Tensor) and tensor.ndim == 4 and tensor.shape[-2:] == (n, n):
-            return Attended(tensor)
+            return tensor
     return None
 
 
@@ -224,11 +238,13 @@ def _register() -> None:
     AttentionMaskInterface.register(RECORDER, eager_mask)
 
 
-def _record(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask, **kwargs: Any):
+def _record(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *mask: Any, **kwargs: Any
+) -> tuple[Tensor, Tensor]:
     """The family's own eager attention, its arguments and weights noted on the tape."""
     eager = _eager_of(module)
     assert eager is not None
-    out, weights = eager(module, query, key, value, mask, **kwargs)
+    out, weights = eager(module, query, key, value, *mask, **kwargs)
     tape = _CURRENT.get()
     if tape is not None and tape.record is not None:
         scale = kwargs.get("scaling")

@@ -95,12 +95,12 @@ class Checkpoint:
 
     def _locate(self) -> dict[str, tuple[str, str]]:
         """Tensor name -> (shard, name as stored)."""
-        for index in (SAFETENSORS_INDEX, BIN_INDEX):
-            if (self.folder / index).is_file():
-                return self._from_index(self.folder / index)
-        for single in ("model.safetensors", "pytorch_model.bin"):
-            if (self.folder / single).is_file():
-                return {_modern(n): (single, n) for n in self._shard(single).names}
+        for name in (SAFETENSORS_INDEX, "model.safetensors", BIN_INDEX, "pytorch_model.bin"):
+            path = self.folder / name
+            if path.is_file() and path.suffix == ".json":
+                return self._from_index(path)
+            if path.is_file():
+                return {_modern(n): (name, n) for n in self._shard(name).names}
         raise ModelError(f"{self.folder} holds no weights: {_what_is_there(self.folder)}")
 
     def _from_index(self, path: Path) -> dict[str, tuple[str, str]]:
@@ -108,7 +108,7 @@ class Checkpoint:
             weight_map = dict(json.loads(path.read_text(encoding="utf8"))["weight_map"])
         except (ValueError, KeyError, TypeError) as error:
             raise ModelError(f"{path} is not a readable shard index: {error}.") from error
-        for shard in sorted(set(weight_map.values())):
+        for shard in sorted(set(weight_map.values()), key=str):
             self._check_shard(path, shard)
         located = {_modern(name): (shard, name) for name, shard in weight_map.items()}
         if path.name == SAFETENSORS_INDEX:

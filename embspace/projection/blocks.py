@@ -91,10 +91,10 @@ def ceilings(left: Blocks, right: Blocks, seen: Screen) -> Tensor:
 
     (n_left, n_right), in the scale of the screen.
     """
-    highest = torch.maximum(
-        torch.maximum(torch.outer(left.low, right.low), torch.outer(left.low, right.high)),
-        torch.maximum(torch.outer(left.high, right.low), torch.outer(left.high, right.high)),
-    )
+    highest = torch.outer(left.low, right.low)
+    corner = torch.empty_like(highest)
+    for x, y in ((left.low, right.high), (left.high, right.low), (left.high, right.high)):
+        torch.maximum(highest, torch.outer(x, y, out=corner), out=highest)
     by_reach, by_norm = (x[right.grid].amax(dim=1) for x in (seen.by_reach, seen.by_norm))
     highest.addr_(left.tail, right.tail)
     highest.addr_(left.reach, by_reach)

@@ -41,8 +41,9 @@ class Screen:
         margin(i, j) = reach_i by_reach_j + norms_i by_norm_j + tiny
 
     where by_reach = a (norms_j + b reach_j) + c reach_j and by_norm = b reach_j + g norms_j, with
-    a, b the blurs of the sides, c what rounding the two d × d_h matrices changed, and g the
-    relative rounding of a dot product of d_h numbers (Higham 2002, §3.1).
+    a, b the blurs of the sides, c what rounding the two d × d_h matrices changed, and g twice the
+    relative rounding of a dot product of d_h numbers (Higham 2002, §3.1): it also covers the
+    rounding of the bounds in `blocks` and `short`, which have no margin of their own.
     """
 
     left: Side
@@ -70,6 +71,8 @@ def screen(left: Factor, right: Factor, rows: Tensor | None, columns: Tensor | N
     """
     a, a_scale = _unit_matrix(left, rows)
     b, b_scale = _unit_matrix(right, columns)
+    if not 0.0 < a_scale * b_scale < math.inf:
+        raise EmbspaceError("the scores' range is beyond float64: scale the weights")
     forward, backward = _basis(_gram(left, a, rows), _gram(right, b, columns))
     a64, b64 = a @ forward, b @ backward
     a32, b32 = a64.float(), b64.float()
@@ -77,7 +80,7 @@ def screen(left: Factor, right: Factor, rows: Tensor | None, columns: Tensor | N
     core = _norm(a32 - a64) * _norm(b32) + _norm(a64) * _norm(b32 - b64)
     core += (_norm(slip) + 1e-14 * _norm(forward) * _norm(backward)) * _norm(a) * _norm(b)
     one, other = _side(left, a32, rows), _side(right, b32, columns)
-    dot = (left.matrix.shape[1] + 16) * ROUNDOFF
+    dot = 2 * (left.matrix.shape[1] + 16) * ROUNDOFF
     by_reach = one.blur * (other.norms + other.blur * other.reach) + core * other.reach
     by_norm = other.blur * other.reach + dot * other.norms
     return Screen(one, other, a_scale * b_scale, by_reach * 1.0001, by_norm * 1.0001)

@@ -59,8 +59,8 @@ def top_pairs(
     How: both sides are projected into the basis that balances them; a high floor under the k-th
     score comes from the longest rows and their best partners; blocks of like rows are ruled out
     against blocks of like columns by a bound that keeps the first coordinate's sign
-    (`blocks`); the rest is multiplied in float32; what survives with its rigorous rounding margin
-    (`bounds`) is rescored in float64.
+    (`blocks`); the rest is multiplied in float32, by leading coordinates where there is much of it
+    (`short`); what survives with its rigorous rounding margin (`bounds`) is rescored in float64.
 
     Cost: projecting, (V d + V' d') d_h, is the floor and most of a usual circuit's time; then
     d_h a pair that is not ruled out. Nothing can be ruled out where scores are all alike: rows of

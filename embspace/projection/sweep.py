@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from .blocks import alive, ceilings, cut, first_floor, sizes, tail_norms
 from .bounds import UNDERFLOW, Screen
 from .pool import Pool
+from .short import Lengths
 
 TILE = 1 << 18
+CELL = 32
+GATHER = 1 << 22
+MANY = 1 << 30
 
 
 class Sweep:
@@ -28,7 +34,7 @@ class Sweep:
         self.right = cut(other, tails[1], columns, column_size)
         # Fresh megabytes cost more (the kernel clears every page) than the product itself.
         self.step = max(1, TILE // row_size)
-        self.gathered = other.points.new_empty(self.step, other.points.shape[1])
+        self.gathered = other.points.new_empty(self.step * other.points.shape[1])
         self.scores = one.points.new_empty(row_size * self.step)
 
     def run(self) -> None:
@@ -36,6 +42,8 @@ class Sweep:
         left, right, pool, seen = self.left, self.right, self.pool, self.seen
         highest = ceilings(left, right, seen)
         best, turn = highest.amax(dim=1).sort(descending=True)
+        n_open = int((highest >= pool.floor).sum()) * left.grid.shape[1] * right.grid.shape[1]
+        lengths = Lengths(seen.left.points, seen.right.points, cut=n_open >= MANY)
         slacks = left.reach * seen.by_reach.max() + left.norm * seen.by_norm.max()
         slacks = (slacks * 1.0001 + UNDERFLOW).tolist()
         for ceiling, block in zip(best.tolist(), turn.tolist(), strict=True):
@@ -43,30 +51,38 @@ class Sweep:
                 return
             rows = left.places(turn.new_tensor([block]))
             columns = right.places((highest[block] >= pool.floor).nonzero()[:, 0])
-            points = seen.left.points[rows]
+            points, others = lengths.choose(rows, columns, pool.floor - slacks[block])
             for some in columns.split(self.step):
-                self.tile(points, rows, some, slacks[block])
+                self.tile(points, others, rows, some, slacks[block])
 
-    def tile(self, points: Tensor, rows: Tensor, columns: Tensor, slack: float) -> None:
-        """Screen one block of scores in float32, and pool what may be strong enough."""
-        seen = self.seen
-        gathered = self.gathered[: len(columns)]
-        torch.index_select(seen.right.points, 0, columns, out=gathered)
+    def tile(
+        self, points: Tensor, others: Tensor, rows: Tensor, columns: Tensor, slack: float
+    ) -> None:
+        """Multiply one block in float32, look for cells that may hold a pair, and the pairs."""
+        width = points.shape[1]
+        gathered = self.gathered[: len(columns) * width].view(-1, width)
+        torch.index_select(others, 0, columns, out=gathered)
         scores = self.scores[: len(rows) * len(columns)].view(len(rows), len(columns))
         torch.mm(points, gathered.T, out=scores)
         cut_off = self.pool.floor - slack
-        hot = (scores.amax(dim=1) >= cut_off).nonzero()[:, 0]
+        cell = math.gcd(len(columns), CELL)
+        folded = scores.view(len(rows), cell, -1)
+        hot_row, hot = (folded.amax(dim=1) >= cut_off).nonzero(as_tuple=True)
         if len(hot):
-            scores = scores[hot]
-            at_i, at_j = (scores >= cut_off).nonzero().T
-            self.keep(rows[hot[at_i]], columns[at_j], scores[at_i, at_j])
+            at, inside = (folded[hot_row, :, hot] >= cut_off).nonzero(as_tuple=True)
+            places = inside * folded.shape[2] + hot[at]
+            self.keep(rows[hot_row[at]], columns[places])
 
-    def keep(self, i: Tensor, j: Tensor, score: Tensor) -> None:
-        """Pool the pairs that their own rounding margins leave in the running."""
-        seen = self.seen
-        margin = seen.margin(i, j)
-        fine = score + margin >= self.pool.floor
-        i_ids, j_ids = seen.left.ids[i], seen.right.ids[j]
+    def keep(self, i: Tensor, j: Tensor) -> None:
+        """Pool the pairs that their float32 scores and rounding margins leave in the running."""
+        one, other = self.seen.left, self.seen.right
         if self.exclude_same:
-            fine &= i_ids != j_ids
-        self.pool.add(i_ids[fine], j_ids[fine], score[fine], margin[fine])
+            different = one.ids[i] != other.ids[j]
+            i, j = i[different], j[different]
+        step = max(1, GATHER // one.points.shape[1])
+        for i_part, j_part in zip(i.split(step), j.split(step), strict=True):
+            score = (one.points[i_part] * other.points[j_part]).sum(dim=1)
+            margin = self.seen.margin(i_part, j_part)
+            fine = score + margin >= self.pool.floor
+            ids = one.ids[i_part[fine]], other.ids[j_part[fine]]
+            self.pool.add(*ids, score[fine], margin[fine])

@@ -27,7 +27,7 @@ class PairLine:
         result = self.result
         best = result.pairs[0].score / max(result.rms, 1e-30) if result.pairs else 0.0
         where = f"{result.layer:>5} {result.head:>4}  {result.circuit:2} {best:>6.1f}  "
-        line = words(where, "dim", options.encoding)
+        line = Text.assemble(words(where, "dim", options.encoding))
         room = options.max_width - len(line)
         n = max(1, (room + GAP) // (CELL + GAP))
         width = (room + GAP) // n - GAP if room < UNBOUNDED else 0
@@ -47,7 +47,8 @@ class NeuronLine:
         result = self.result
         expert = "" if result.expert is None else f"{result.expert}:"
         name = f"{expert}{result.neuron}"
-        line = words(f"{result.layer:>5} {name:>9} {result.peak:>6.1f}  ", "dim")
+        line = Text(f"{result.layer:>5} {name:>9} {result.peak:>6.1f}  ")
+        line.stylize("dim")
         for name, width in shares(tuple(result.vectors), options.max_width - line.cell_len):
             tone: Tone = "value" if name == "value" else "key"
             tokens = stronger_end(result.vectors[name], tone, width, options.encoding)
@@ -63,7 +64,8 @@ class VectorLine:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         index = self.result.vector.rsplit(" ", 1)[-1]
-        line = words(f"{index:>5} {self.result.peak:>6.1f}  ", "dim")
+        line = Text(f"{index:>5} {self.result.peak:>6.1f}  ")
+        line.stylize("dim")
         room = options.max_width - line.cell_len
         width = room if room < UNBOUNDED else 0
         yield _ended(line.append_text(stronger_end(self.result, "value", width, options.encoding)))
@@ -78,7 +80,8 @@ class RelatedLine:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         result = self.result
         expert = "" if result.expert is None else f":{result.expert}"
-        line = words(f"{result.layer:>5} {expert:>6} ", "dim")
+        line = Text(f"{result.layer:>5} {expert:>6} ")
+        line.stylize("dim")
         for name, share in result.share.items():
             line.append(f" {share:>6.1%}", "bold")
             line.append(f" {result.share_shuffled[name]:>8.1%}", "dim")
@@ -101,7 +104,7 @@ def stronger_end(vector: VectorTokens, tone: Tone, width: int, encoding: str) ->
     ends = [end for end in (vector.top, vector.bottom) if end]
     tokens = max(ends, key=lambda end: abs(end[0].score)) if ends else ()
     lower = bool(tokens) and tokens is vector.bottom
-    text = words("− " if lower else "", "dim", encoding)
+    text = Text.assemble(words("− " if lower else "", "dim", encoding))
     for n, token in enumerate(tokens):
         label = label_text(token.label, tone, encoding)
         if width and n and text.cell_len + 1 + label.cell_len > width:

@@ -1,4 +1,4 @@
-"""Results as rich tables that adapt to the terminal they meet."""
+"""Sheets as rich tables that adapt to the terminal they meet."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,26 +12,12 @@ from rich.text import Text
 
 from .style import STYLES, label_text, words
 from .view import Column, Sheet, View, joined
-from .views import sheet
 
 GAP = 2  # cells between columns
 LEAST = 12  # cells a column of tokens should have before optional columns are given up
 ROOM = 24  # cells a column of words should have
 APART = 5  # cells between tables that stand side by side
 UNBOUNDED = 1000  # wider than any terminal: a pipe, where tables stand below each other
-
-
-def as_rich(result: Any) -> "SheetView":
-    """A result as something rich can print at any width."""
-    return SheetView(sheet(result))
-
-
-def together(results: Iterable[Any]) -> "SheetView":
-    """Results of one place (a head's circuits) as one sheet, with the first one's heading."""
-    sheets = [sheet(result) for result in results]
-    notes = dict.fromkeys(note for each in reversed(sheets) for note in each.notes)
-    views = tuple(view for each in sheets for view in each.views)
-    return SheetView(replace(sheets[0], views=views, notes=tuple(notes)))
 
 
 @dataclass(frozen=True)

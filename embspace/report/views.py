@@ -31,7 +31,7 @@ def sheet(result: Any) -> Sheet:
 @sheet.register
 def _(result: CircuitPairs) -> Sheet:
     title = joined(model_name(result.provenance), f"layer {result.layer} head {result.head}")
-    about = joined(extreme(result), settings_line(result.settings))
+    about = joined(extreme(result), settings_line(result.settings | {"distance": None}))
     return Sheet(title, about, (pairs_view(result),), notes(result))
 
 
@@ -48,7 +48,9 @@ def pairs_view(result: CircuitPairs) -> View:
     rms = max(result.rms, 1e-30)
     rows = tuple((p.score, p.score / rms, p.source, "→", p.target) for p in result.pairs)
     title = f"{_named(first, result, 'source')} → {_named(second, result, 'target')}"
-    return View(columns, rows, title=f"W_{result.circuit.upper()}: {title}")
+    distance = result.settings.get("distance")
+    apart = "" if distance is None else f" at relative distance {distance}"
+    return View(columns, rows, title=f"W_{result.circuit.upper()}: {title}{apart}")
 
 
 def _named(name: str, result: CircuitPairs, side: str) -> str:

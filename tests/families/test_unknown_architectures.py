@@ -14,7 +14,7 @@ from embspace.models.certify import certify
 from embspace.models.families import BY_TYPE, GENERIC
 from embspace.models.load import load
 
-from .zoo import GPT, OWN_HEAD, randomised
+from .zoo import BERT, GPT, GROUPED, OWN_HEAD, randomised
 
 
 def _made_up(name: str, config: type, model: type, **changes: Any) -> tuple[type, type]:
@@ -95,6 +95,40 @@ def test_an_architecture_of_another_shape_is_refused_naming_what_was_looked_for(
     message = str(caught.value)
     assert "'camel'" in message and "looked for model.embed_tokens.weight" in message
     assert "family=Family(" in message
+
+
+BY_SHAPE = {
+    "Helium": {**GROUPED, "head_dim": 8},
+    "Arcee": GROUPED,
+    "Ernie4_5": OWN_HEAD,
+    "Olmoe": {**GROUPED, "num_experts": 5, "num_experts_per_tok": 2},
+}
+
+
+@pytest.mark.parametrize("name", BY_SHAPE)
+def test_real_architectures_without_an_entry_are_read_by_their_shape(tmp_path, name: str):
+    torch.manual_seed(0)
+    config = getattr(hf, f"{name}Config")(**BY_SHAPE[name], pad_token_id=0)
+    randomised(getattr(hf, f"{name}ForCausalLM")(config)).save_pretrained(tmp_path)
+    model = load(tmp_path)
+    assert model.family.generic and certify(model).passed
+    assert any("read by its shape" in note for note in model.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("RoFormer", "attention pattern: off by"),  # BERT's names, but it turns its queries
+        ("Yoso", "attention pattern: cannot be compared"),  # BERT's names, no softmax
+        ("Nystromformer", "attention (output|pattern): off by"),  # BERT's names, approximated
+    ],
+)
+def test_real_architectures_that_only_look_like_a_known_one_are_refused(tmp_path, name, reason):
+    torch.manual_seed(0)
+    config = getattr(hf, f"{name}Config")(**BERT, embedding_size=48)
+    randomised(getattr(hf, f"{name}ForMaskedLM")(config)).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match=reason):
+        load(tmp_path)
 
 
 def test_paths_given_by_hand_are_used_as_given(register):

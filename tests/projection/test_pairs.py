@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from embspace.errors import EmbspaceError
-from embspace.projection import blocks, factors, pool, sweep
+from embspace.projection import blocks, factors, pool, short, sweep
 from embspace.projection.pairs import Factor, TopPairs, top_of_rows, top_pairs
 
 
@@ -208,6 +210,9 @@ def test_result_does_not_depend_on_blocks_tiles_chunks_or_pool(
         (blocks, "SEEDS", 1),
         (factors, "CHUNK_BYTES", 1),
         (pool, "POOL", 1),
+        (sweep, "MANY", 0),
+        (sweep, "CELL", 1),
+        (sweep, "GATHER", 1),
     ]
     for module, name, value in settings_tried:
         with monkeypatch.context() as patch:
@@ -227,14 +232,48 @@ def test_most_pairs_are_ruled_out_where_a_few_rows_stand_out(
     computed = 0
     tile = sweep.Sweep.tile
 
-    def counting(self: sweep.Sweep, points: Tensor, rows: Tensor, columns: Tensor, *rest: float):
+    def counting(self: sweep.Sweep, points: Tensor, others: Tensor, *rest: Any) -> None:
         nonlocal computed
-        computed += len(rows) * len(columns)
-        return tile(self, points, rows, columns, *rest)
+        computed += len(points) * len(rest[1])
+        tile(self, points, others, *rest)
 
     monkeypatch.setattr(sweep.Sweep, "tile", counting)
     top_pairs(Factor(table, a), Factor(table, b), 20)
     assert 0 < computed < 0.05 * 5000**2
+
+
+@pytest.mark.parametrize("k", [50, 300])
+def test_short_points_lose_nothing_and_are_used(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(0)
+    table = torch.nn.functional.normalize(torch.randn(1200, 40, generator=generator), dim=1)
+    falling = 0.8 ** torch.arange(16.0)
+    a, b = torch.randn(2, 40, 16, generator=generator) * falling
+    left, right = Factor(table, a), Factor(table, b)
+    scores = (table.double() @ a.double()) @ (table.double() @ b.double()).T
+    values, places = scores.flatten().topk(k)
+    widths = set()
+    tile = sweep.Sweep.tile
+
+    def noting(self: sweep.Sweep, points: Tensor, *rest: Any) -> None:
+        widths.add(points.shape[1])
+        tile(self, points, *rest)
+
+    monkeypatch.setattr(sweep, "MANY", 0)
+    monkeypatch.setattr(short, "SAMPLE", 1)
+    monkeypatch.setattr(short, "HITS", 10**9)
+    monkeypatch.setattr(sweep.Sweep, "tile", noting)
+    found = top_pairs(left, right, k)
+    torch.testing.assert_close(found.score, values, rtol=1e-11, atol=1e-11)
+    assert set((found.i * 1200 + found.j).tolist()) == set(places.tolist())
+    assert min(widths) < 16
+
+
+def test_short_points_never_understate_a_score() -> None:
+    left, right = torch.randn(2, 50, 16, generator=torch.Generator().manual_seed(0))
+    lengths = short.Lengths(left, right, cut=True)
+    assert [one.shape[1] for one, _ in lengths.sides] == [3, 5, 9, 16]
+    for one, other in lengths.sides:
+        assert bool((one @ other.T >= left @ right.T - 1e-5).all())
 
 
 def test_margins_hold_for_every_pair() -> None:

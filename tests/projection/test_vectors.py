@@ -76,7 +76,9 @@ def test_an_ungated_layer_has_no_gate(gpt2):
         _ = gpt2.ff[0].gate
 
 
-@pytest.mark.parametrize("read", ["ff[3]", "ff[-1]", "ff[0, 1]", "ff[0].values[52]", "ff[0].keys[-1]"])
+@pytest.mark.parametrize(
+    "read", ["ff[3]", "ff[-1]", "ff[0, 1]", "ff[0].values[52]", "ff[0].keys[-1]"]
+)
 def test_what_does_not_exist_is_refused_by_name(gpt2, read):
     with pytest.raises(EmbspaceError, match="exist|expert"):
         eval(f"model.{read}", {"model": gpt2})

@@ -1,0 +1,45 @@
+"""The command line, run in this process and in others."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+
+@pytest.fixture
+def run() -> Callable[..., Result]:
+    """`run("heads", folder, "--json")` as a pipe sees it: stdout, stderr and exit code."""
+    from embspace_cli.main import cli
+
+    def invoke(*arguments: object, **env: str) -> Result:
+        return CliRunner().invoke(cli, [str(a) for a in arguments], env=env, prog_name="embspace")
+
+    return invoke
+
+
+@pytest.fixture
+def process() -> Callable[..., Any]:
+    """The same as a process of its own; returns the Popen."""
+
+    def start(*arguments: object, **env: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, "-m", "embspace", *(str(a) for a in arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | env,
+        )
+
+    return start
+
+
+@pytest.fixture
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -1,0 +1,185 @@
+"""Whatever goes wrong is one line on stderr and an exit code; nothing else."""
+
+import pytest
+import torch
+
+import embspace
+
+
+def fails(result, code: int = 1) -> str:
+    """The message of a run that must fail with a code, printing nothing on stdout."""
+    assert result.exit_code == code, result.output
+    assert result.stdout == "" and "Traceback" not in result.stderr
+    if code == 1:
+        lines = [line for line in result.stderr.splitlines() if not line.startswith("note:")]
+        assert len(lines) == 1 and lines[0].startswith("error: "), result.stderr
+    return result.stderr
+
+
+HEAD = ("--layer", 0, "--head", 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--layer", 9), "layer 9"),
+        (("--layer", -1), "layer -1"),
+        (("--layer", 0, "--head", 17), "head 17"),
+        ((*HEAD, "--filter", "letters"), "letters"),
+        ((*HEAD, "--filter", "re:("), "regular expression"),
+        ((*HEAD, "--filter", "file:missing.txt"), "missing.txt"),
+        ((*HEAD, "--token", "#100000"), "100000"),
+        ((*HEAD, "--token", "unpronounceable"), "not one token"),
+        ((*HEAD, "--distance", 2), "rotary"),
+        ((*HEAD, "--device", "abacus"), "abacus"),
+    ],
+    ids=str,
+)
+def test_wrong_values_are_one_line(run, tiny_gpt2, arguments, said):
+    assert said in fails(run("heads", tiny_gpt2, *arguments))
+
+
+@pytest.mark.parametrize("command", ["heads", "ff", "check"])
+def test_a_wrong_path_is_one_line(run, in_folder, command):
+    assert "nowhere" in fails(run(command, "./nowhere"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("ff", "--layer", 0, "--neuron", 99),
+        ("ff", "--layer", 0, "--expert", 3),
+        ("vectors", "--group", "q", "--layer", 0, "--head", 0, "--index", 8),
+        ("token", "unpronounceable"),
+        ("check", "--layers", "0-7"),
+    ],
+    ids=str,
+)
+def test_what_does_not_exist_is_one_line(run, tiny_gpt2, arguments):
+    command, *rest = arguments
+    fails(run(command, tiny_gpt2, *rest))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("heads", "--circuit", "ov"),
+        ("heads", "--top", 0),
+        ("heads", "--json", "--csv", "x.csv"),
+        ("heads", "--circuit", "vo", "--distance", 1),
+        ("ff", "--neuron", 3),
+        ("ff", "--related", "--filter", "ascii"),
+        ("vectors", "--layer", 0),
+        ("token",),
+        ("check", "--layers", "a-b"),
+        ("haeds",),
+        ("--colour",),
+    ],
+    ids=str,
+)
+def test_wrong_usage_is_2_with_a_hint(run, arguments):
+    assert "Error" in fails(run(*arguments), code=2)
+
+
+def test_a_near_miss_is_named(run):
+    assert "heads" in fails(run("haeds"), code=2)
+
+
+def test_debug_shows_the_traceback(run, tiny_gpt2):
+    for arguments in (("--debug", "heads", tiny_gpt2), ("heads", tiny_gpt2, "--debug")):
+        result = run(*arguments, "--layer", 9)
+        assert isinstance(result.exception, embspace.EmbspaceError)
+    fails(run("heads", tiny_gpt2, "--layer", 9))  # and is forgotten by the next run
+
+
+def test_a_bug_is_one_line_too(run, tiny_gpt2, monkeypatch):
+    monkeypatch.setattr(embspace, "load", lambda *_, **__: 1 / 0, raising=False)
+    assert "ZeroDivisionError" in fails(run("heads", tiny_gpt2))
+
+
+def test_an_interrupt_is_130_and_silent(run, tiny_gpt2, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(embspace, "load", interrupted, raising=False)
+    result = run("heads", tiny_gpt2)
+    assert result.exit_code == 130 and result.stderr.strip() == ""
+
+
+def test_a_csv_that_cannot_be_written_is_one_line(run, tiny_gpt2, tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    fails(run("heads", tiny_gpt2, *HEAD, "--csv", blocked / "x.csv"))
+
+
+def test_an_interrupted_csv_leaves_no_file(run, tiny_gpt2, tmp_path, monkeypatch):
+    from embspace.projection.circuits import HeadCircuit
+
+    top_pairs, calls = HeadCircuit.top_pairs, []
+
+    def stops(self, *arguments, **options):
+        calls.append(1)
+        if len(calls) > 3:
+            raise KeyboardInterrupt
+        return top_pairs(self, *arguments, **options)
+
+    monkeypatch.setattr(HeadCircuit, "top_pairs", stops)
+    assert run("heads", tiny_gpt2, "--csv", tmp_path / "x.csv").exit_code == 130
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "way_out"),
+    [
+        (("heads",), "--filter"),
+        (("ff",), "--layer"),
+        (("vectors", "--group", "o", "--layer", 0, "--head", 0), "--dtype"),
+        (("token", "#65"), "memory"),
+    ],
+    ids=str,
+)
+def test_too_little_memory_is_refused_before_the_work(
+    run, tiny_gpt2, monkeypatch, arguments, way_out
+):
+    from embspace.projection import needs
+
+    monkeypatch.setattr(needs, "free_memory", lambda device=None: 1000)
+    command, *rest = arguments
+    assert way_out in fails(run(command, tiny_gpt2, *rest))
+
+
+def test_an_unproved_reading_is_refused_unless_asked(run, tiny_gpt2, monkeypatch):
+    from embspace.models import certify
+
+    def refuses(model):
+        raise embspace.errors.CertificateError("our reading is wrong.")
+
+    monkeypatch.setattr(certify, "require", refuses)
+    assert "--no-check" in fails(run("heads", tiny_gpt2, *HEAD))
+    assert run("heads", tiny_gpt2, *HEAD, "--no-check").exit_code == 0
+
+
+def test_a_model_that_cannot_run_is_read_with_a_note(run, tiny_gpt2, monkeypatch):
+    from embspace.models import certify
+
+    def refuses(model):
+        raise embspace.errors.ResourceError("80 GB are needed.")
+
+    monkeypatch.setattr(certify, "require", refuses)
+    result = run("heads", tiny_gpt2, *HEAD)
+    assert result.exit_code == 0 and "without proof" in result.stderr
+
+
+def test_long_work_is_announced(run, tiny_gpt2, monkeypatch):
+    from embspace.projection import needs
+
+    monkeypatch.setattr(needs, "flops_per_second", lambda: 1e3)
+    assert "needs up to" in run("heads", tiny_gpt2, "--layer", 0).stderr
+    monkeypatch.setattr(needs, "flops_per_second", lambda: 1e15)
+    assert run("heads", tiny_gpt2, "--layer", 0).stderr == ""
+
+
+def test_cuda_is_refused_where_there_is_none(run, tiny_gpt2):
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    assert "CUDA" in fails(run("heads", tiny_gpt2, "--device", "cuda"))

@@ -1,0 +1,136 @@
+"""Tables fit their terminal, line up, and show every token as it is."""
+
+import io
+import re
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+import embspace
+from embspace.report import as_rich, together
+from embspace.report.lines import NeuronLine, PairLine
+
+WIDTHS = (40, 80, 200)
+
+
+@pytest.fixture(scope="module")
+def model(awkward):
+    return embspace.load(awkward)
+
+
+@pytest.fixture(scope="module")
+def results(model):
+    from embspace.projection.neurons import read_neurons
+
+    return {
+        "pairs": model.heads[1, 0].vo.top_pairs(2000),
+        "scores": model.heads[1, 0].qk.top_pairs(20, smallest=True),
+        "vector": model.vectors(0, 1, "o")[3].top_tokens(39),
+        "neuron": read_neurons(model.ff[1], [5], 39)[0],
+        "token": model.token("word3", k=30)[0],
+        "related": model.related(1, k=10, overlap=0.05),
+        "certificate": embspace.certify(model),
+    }
+
+
+NAMES = ["pairs", "scores", "vector", "neuron", "token", "related", "certificate"]
+
+
+def printed(renderable, width: int, encoding: str = "utf-8") -> str:
+    """What a plain terminal of some width and encoding shows; it must be able to encode it."""
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding=encoding, errors="strict", newline="\n")
+    Console(file=file, width=width).print(renderable)
+    file.flush()
+    return raw.getvalue().decode(encoding)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", NAMES)
+def test_no_line_is_wider_than_the_terminal(results, name, width):
+    shown = printed(as_rich(results[name]), width)
+    assert max(cell_len(line.rstrip()) for line in shown.split("\n")) <= width
+
+
+@pytest.mark.parametrize("name", ["pairs", "vector", "neuron"])
+def test_every_token_is_shown_whole_at_80(results, model, name):
+    shown = printed(as_rich(results[name]), 80)
+    for label in model.vocabulary.labels:
+        assert label in shown or len(label) > 50, label
+
+
+def test_markup_in_tokens_is_not_interpreted(results):
+    console = Console(file=io.StringIO(), width=80, force_terminal=True)
+    console.print(as_rich(results["vector"]))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    for literal in ("[red]", "[/]", "[bold]x[/bold]", ":smile:"):
+        assert literal in shown
+    assert "\x1b[31m" not in shown
+
+
+def test_columns_line_up_whatever_the_tokens(results):
+    shown = printed(as_rich(results["scores"]), 80)
+    arrows = {cell_len(line[: line.index("→")]) for line in shown.split("\n")[3:] if "→" in line}
+    assert len(arrows) == 1
+
+
+def test_right_to_left_tokens_are_isolated(results):
+    shown = printed(as_rich(results["vector"]), 80)
+    assert "\u2068שלום\u2069" in shown
+    assert "\u2068日本語\u2069" not in shown
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+@pytest.mark.parametrize("name", NAMES)
+def test_terminals_that_lack_characters_get_escapes(results, name, encoding):
+    shown = printed(as_rich(results[name]), 80, encoding)
+    assert max(len(line.rstrip()) for line in shown.split("\n")) <= 80
+    if name == "vector":
+        assert r"\u65e5\u672c\u8a9e" in shown
+
+
+def test_narrow_tables_keep_the_tokens_and_give_up_numbers(results):
+    narrow, wide = (printed(as_rich(results["neuron"]), width) for width in (40, 200))
+    assert "score" in wide and "score" not in narrow.replace("scores", "")
+    assert "key" in narrow and "value" in narrow
+
+
+def test_wide_terminals_show_circuits_side_by_side(model):
+    results = [
+        model.heads[0, 0].circuit(name).top_pairs(5, filters="re:^word") for name in ("vo", "qk")
+    ]
+    side_by_side = re.compile(r"W_VO.*W_QK")
+    assert side_by_side.search(printed(together(results), 200))
+    narrow = printed(together(results), 60)
+    assert not side_by_side.search(narrow) and "W_QK" in narrow
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_survey_takes_one_line_a_result(results, width):
+    for line in (PairLine(results["pairs"]), NeuronLine(results["neuron"])):
+        shown = printed(line, width)
+        assert shown.count("\n") == 1
+        assert cell_len(shown.rstrip()) <= width
+
+
+def test_a_pipe_gets_all_of_a_survey_line(results, model):
+    shown = printed(NeuronLine(results["neuron"]), 100_000)
+    assert all(token.label in shown for token in results["neuron"].vectors["value"].top)
+
+
+def test_anything_else_is_refused():
+    with pytest.raises(TypeError, match="not a result"):
+        as_rich("text")
+
+
+def test_results_show_themselves(results):
+    assert "W_VO" in printed(results["pairs"], 80)
+
+
+def test_tokens_of_a_survey_are_not_dimmed(results):
+    console = Console(file=io.StringIO(), width=80, force_terminal=True)
+    console.print(PairLine(results["pairs"]))
+    console.print(NeuronLine(results["neuron"]))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "\x1b[36m" in shown and "\x1b[2;36m" not in shown and "\x1b[2;35m" not in shown

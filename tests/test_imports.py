@@ -1,0 +1,81 @@
+"""Imports go one way: cli → report → compare → {projection, mapping} → {models, vocabulary} → rest.
+
+`results.py` looks up `embspace.report` by name when a result is shown: the one exception, and
+dynamic. `embspace/__init__.py` and `__main__.py` are doors, which import when asked.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import embspace
+
+PACKAGE = Path(embspace.__file__).parent
+ROOT = PACKAGE.parent
+FLOORS = (
+    {"notation", "errors", "labels", "cache", "results"},
+    {"models", "vocabulary"},
+    {"projection", "mapping"},
+    {"compare"},
+    {"report"},
+    {"cli"},
+)
+DOORS = {PACKAGE / "__init__.py", PACKAGE / "__main__.py"}
+FILES = sorted({*PACKAGE.rglob("*.py"), *(ROOT / "cli").rglob("*.py")} - DOORS)
+
+
+def room_of(module: str) -> str | None:
+    """The part of the house a dotted module name belongs to; None for other packages."""
+    first, *rest = module.split(".")
+    if first == "embspace_cli":
+        return "cli"
+    return rest[0] if first == "embspace" and rest else None
+
+
+def floor_of(room: str) -> int:
+    return next(n for n, rooms in enumerate(FLOORS) if room in rooms)
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    name = ".".join(part for part in parts if part != "__init__")
+    return name.replace("cli", "embspace_cli", 1) if parts[0] == "cli" else name
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Dotted names of everything that a file imports, wherever in it."""
+    here = module_of(path).split(".")
+    package = here if path.name == "__init__.py" else here[:-1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            up = package[: len(package) - node.level + 1] if node.level else []
+            source = ".".join([*up, *([node.module] if node.module else [])])
+            yield source
+            yield from (f"{source}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_imports_from_its_own_floor_or_below(path):
+    here = room_of(module_of(path))
+    assert here is not None
+    known = {room for rooms in FLOORS for room in rooms}
+    for name in imported(path):
+        there = room_of(name)
+        if there is None or there == here or there not in known:
+            continue
+        assert floor_of(there) <= floor_of(here), f"{path.name} imports {name}"
+        assert {here, there} != {"projection", "mapping"}, f"{path.name} imports {name}"
+
+
+def test_every_room_has_its_floor():
+    rooms = {room_of(module_of(path)) for path in FILES}
+    assert rooms <= {room for level in FLOORS for room in level}
+
+
+def test_only_results_looks_up_the_report_by_name():
+    lookups = [p for p in FILES if '"embspace.report"' in p.read_text(encoding="utf8")]
+    assert lookups == [PACKAGE / "results.py"]
