@@ -16,7 +16,7 @@ from embspace.errors import EmbspaceError
 from .options import CONTEXT, DEBUG, debug_option
 
 COMMANDS = ("heads", "ff", "token", "vectors", "check", "models")
-FAILED, INTERRUPTED, BROKEN_PIPE = 1, 130, 141
+FAILED, INTERRUPTED = 1, 130
 
 
 class Commands(click.Group):
@@ -114,7 +114,7 @@ def _pipe_closed() -> int:
     """The reader of our output has gone: say nothing, also not at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return BROKEN_PIPE
+    return FAILED
 
 
 def _never_fail_on_characters() -> None:
