@@ -86,6 +86,7 @@ class Checker:
         self.total: Tensor | None = None
         self.tape: Tape | None = None
         self._folded: set[tuple[int, Part]] = set()
+        self._turned: tuple[BlockRecord, Tensor, Tensor] | None = None
 
     def block(self, record: BlockRecord) -> None:
         """Check one block; keep the running sum of what the blocks wrote."""
@@ -105,14 +106,13 @@ class Checker:
     # attention ---------------------------------------------------------------------------
     @claim(QKV)
     def _queries_keys_values(self, record: BlockRecord) -> None:
-        x, layer = _attention_input(record), record.layer
-        found = record.attended
+        layer, found = record.layer, record.attended
         if found is not None and found.q is not None and found.k is not None:
             scale = scales.score_scale(self.model, layer)
             assert found.scale is not None and found.v is not None
-            q = replay.turned(self.model, layer, "q", x) * scale
-            self._heads(record, q, found.q * found.scale)
-            self._heads(record, replay.turned(self.model, layer, "k", x), found.k)
+            q, k = self._queries_keys(record)
+            self._heads(record, q * scale, found.q * found.scale)
+            self._heads(record, k, found.k)
             self._heads(record, self._projected(record, "v"), found.v)
             return
         true = self._own_heads(record)
@@ -123,6 +123,14 @@ class Checker:
             return
         for which, tensor in zip(("q", "k", "v"), true, strict=True):
             self._heads(record, self._projected(record, which), tensor)
+
+    def _queries_keys(self, record: BlockRecord) -> tuple[Tensor, Tensor]:
+        """Our queries and keys of a block, computed once for both checks that need them."""
+        if self._turned is None or self._turned[0] is not record:
+            x = _attention_input(record)
+            q, k = (replay.turned(self.model, record.layer, w, x) for w in ("q", "k"))
+            self._turned = (record, q, k)
+        return self._turned[1], self._turned[2]
 
     def _projected(self, record: BlockRecord, which: Any) -> Tensor:
         x = _attention_input(record)
@@ -149,9 +157,10 @@ class Checker:
     def _pattern(self, record: BlockRecord) -> None:
         if record.attended is None:
             return self.ledger.skip(PATTERN, "its attention returns no weights")
-        x, layer = _attention_input(record), record.layer
-        q, k = (replay.turned(self.model, layer, which, x) for which in ("q", "k"))
-        ours = replay.scores(self.model, layer, q, k).double()
+        layer = record.layer
+        ours = replay.scores(self.model, layer, *self._queries_keys(record)).double()
+        # the live scores are rounded by their own size, which a softmax does not show
+        floor = max(LOG_FLOOR, 0.1 * float(ours.abs().max()))
         weights = record.attended.weights.double()
         seen = weights > VISIBLE
         if self.model.family.positions in ("alibi", "relative"):
@@ -160,9 +169,8 @@ class Checker:
             ours, logs = (t - t.roll(1, 0) for t in (ours, weights.clamp_min(1e-300).log()))
         else:
             logs = weights.clamp_min(1e-300).log()
-        self.ledger.compare(
-            PATTERN, layer, _centred(ours, seen), _centred(logs, seen), floor=LOG_FLOOR
-        )
+        ours, logs = _centred(ours, seen), _centred(logs, seen)
+        self.ledger.compare(PATTERN, layer, ours, logs, floor=floor)
 
     @claim(ATTENTION)
     def _attention(self, record: BlockRecord) -> None:

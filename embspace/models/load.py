@@ -119,6 +119,8 @@ def _folder(name: str, revision: str | None) -> tuple[Path, tuple[str, ...]]:
     sample = bundled(name)
     if sample:
         return sample, ()
+    if name.startswith("sample-"):
+        raise ModelError(_unknown(name))
     if path.is_file() or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ModelError(f"{name} is no model folder (expected config.json and weights in it).")
     return _from_hub(ALIASES.get(name, name), revision), ()

@@ -121,7 +121,7 @@ class Tape:
 
     def _start(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         state = args[0] if args else kwargs["hidden_states"]
-        self.record = BlockRecord(self._n_run, state)
+        self.record = BlockRecord(self._n_run, state.clone())
 
     def _finish(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         record = self.record
@@ -240,13 +240,13 @@ def _register() -> None:
 
 def _record(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *mask: Any, **kwargs: Any
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor | None]:
     """The family's own eager attention, its arguments and weights noted on the tape."""
     eager = _eager_of(module)
     assert eager is not None
     out, weights = eager(module, query, key, value, *mask, **kwargs)
     tape = _CURRENT.get()
-    if tape is not None and tape.record is not None:
+    if tape is not None and tape.record is not None and weights is not None:
         scale = kwargs.get("scaling")
         scale = query.shape[-1] ** -0.5 if scale is None else float(scale)
         tape.record.attended = Attended(weights, scale, query, key, value)

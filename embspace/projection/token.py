@@ -148,17 +148,22 @@ def _cosines(rows: Float[Tensor, "n d"], e: Float[Tensor, "d"]) -> Float[Tensor,
 
 
 def _heads(model: "Model", e: Tensor, norm: Norm, mask: Tensor | None) -> Iterator[HeadUse]:
-    """The strongest partner of e in every head and each of its four roles."""
-    layers = [_circuits(model, layer, norm) for layer in range(model.n_layers)]
-    rms = [value for circuits in layers for value in root_mean_squares(circuits)]
-    circuits = [circuit for layer in layers for circuit in layer]
-    asked = torch.cat([row for circuit in circuits for row in _both_ways(circuit, e)])
-    ids, scores = (found[:, 0].tolist() for found in model.vocabulary.top(asked, 1, allowed=mask))
+    """The strongest partner of e in every head and each of its four roles.
+
+    Only what a layer says of e is kept, not its matrices; one search serves all layers.
+    """
+    about, asked, rms = [], [], []
+    for layer in range(model.n_layers):
+        circuits = _circuits(model, layer, norm)
+        rms += root_mean_squares(circuits)
+        asked += [row for circuit in circuits for row in _both_ways(circuit, e)]
+        about += [(layer, circuit.head, circuit.circuit) for circuit in circuits]
+    found = model.vocabulary.top(torch.cat(asked), 1, allowed=mask)
+    ids, scores = (column[:, 0].tolist() for column in found)
     for at, (j, score) in enumerate(zip(ids, scores, strict=True)):
-        circuit, side = circuits[at // 2], at % 2
-        partner, role = model.vocabulary.labels[j], ROLES[circuit.circuit, side]
-        strength = score / max(rms[at // 2], 1e-30)
-        yield HeadUse(circuit.layer, circuit.head, role, partner, score, strength)
+        layer, head, circuit = about[at // 2]
+        partner, role = model.vocabulary.labels[j], ROLES[circuit, at % 2]
+        yield HeadUse(layer, head, role, partner, score, score / max(rms[at // 2], 1e-30))
 
 
 def _circuits(model: "Model", layer: int, norm: Norm) -> list[HeadCircuit]:
