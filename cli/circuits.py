@@ -1,6 +1,7 @@
 """The work behind `embspace heads`."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,22 +36,25 @@ def read_heads(
     **search: Any,
 ) -> None:
     """One head's tables, or a line a circuit over many heads."""
+    from embspace.report.noise import noise_of_pairs
+
     if distance is not None and circuit == "vo":
         raise click.UsageError("--distance applies to the QK circuit only.")
     one = layer is not None and head is not None
     circuits: tuple[Circuit, ...] = ("vo", "qk") if circuit == "both" else (circuit,)  # type: ignore[assignment]
-    model = opening.open(lambda m: _needs(m, layer, head, len(circuits), token, search), WAY_OUT)
+    k = top or (TABLE if one else LINE)
+    model = opening.open(lambda m: _needs(m, layer, head, len(circuits), token, k, search), WAY_OUT)
     places = _places(model, layer, head)
     if token is not None:
         tell_spellings(model.vocabulary, token, say)
     how = {"norm": norm, "inverse": inverse, "distance": distance}
-    k = top or (TABLE if one else LINE)
+    noise = noise_of_pairs(model.vocabulary, search["filters"], token)
     results = _found(model, places, circuits, token, k, how, search)
     if one:
-        output.together("heads", list(results))
+        output.together("heads", list(results), noise)
         return
     total = len(places) * len(circuits) * (2 if token else 1)
-    output.stream("heads", results, total, *_shown(model, places, circuits, how | search))
+    output.stream("heads", results, total, *_shown(model, places, circuits, how | search, noise))
 
 
 def _places(model: "ReadableModel", layer: int | None, head: int | None) -> list[tuple[int, int]]:
@@ -88,15 +92,18 @@ def _needs(
     head: int | None,
     n_circuits: int,
     token: str | None,
+    k: int,
     search: dict[str, Any],
 ) -> "Needs":
+    """What the work needs; raises EmbspaceError for what does not exist."""
     from embspace.projection.needs import needs_of_circuits, needs_of_rows
 
     n = len(_places(model, layer, head)) * n_circuits
-    if token is not None:
-        return needs_of_rows(model, 2 * n)
     mask = model.vocabulary.mask(search["filters"])
-    return needs_of_circuits(model, n, rows=None if mask is None else int(mask.sum()))
+    if token is not None:
+        model.vocabulary.token_ids(token)
+        return needs_of_rows(model, 2 * n)
+    return needs_of_circuits(model, n, rows=None if mask is None else int(mask.sum()), k=k)
 
 
 def _shown(
@@ -104,9 +111,10 @@ def _shown(
     places: list[tuple[int, int]],
     circuits: "tuple[Circuit, ...]",
     settings: dict[str, Any],
+    noise: float,
 ) -> tuple[Any, Any]:
     """How a line looks, and what stands above the lines."""
     from embspace.report.headings import heading_of_pairs
     from embspace.report.lines import PairLine
 
-    return PairLine, heading_of_pairs(model, len(places), circuits, settings)
+    return partial(PairLine, noise=noise), heading_of_pairs(model, len(places), circuits, settings)

@@ -15,8 +15,13 @@ from .output import Output
 @click.option("-n", "--neuron", type=int, metavar="N", help="Neuron, from 0.")
 @click.option("--expert", metavar="N", help="Expert of a mixture: a number, or shared.")
 @click.option("--related", is_flag=True, help="Neurons whose key and value share tokens.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Neurons a layer shows.")
-@o.top_option
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Neurons a layer shows.  [default: 5, 40 with --layer]",
+)
+@o.top_option("8 a line, 20 with --neuron")
 @o.filter_option
 @o.norm_option
 @o.output_options
@@ -27,8 +32,9 @@ def command(opening: Opening, output: Output, **given: Any) -> None:
 
     With --layer and --neuron: keys (gate and up where the layer is gated) and value side by
     side. Without --neuron: one line each for the neurons whose value singles out a token most
-    (×rms: its strongest score over the root mean square of all its scores); 5 a layer, 40 where
-    --layer is given, or --limit. A line shows the stronger end, − marks the lower one.
+    (×rms: its strongest score over the root mean square of all its scores; a random vector reaches
+    about √(2 ln V), 4.7 for V = 50,000, so that less is noise, shown dim). A line shows the
+    stronger end, − marks the lower one.
     --related: pairs that share at least 15 % of their top 100 tokens, and their share by layer
     beside shuffled pairs. --json prints one result's to_dict(), several as {"neurons": [...]}
     or {"layers": [...]}.

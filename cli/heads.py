@@ -14,7 +14,7 @@ from .output import Output
 @o.layer_option
 @o.head_option
 @o.circuit_option
-@o.top_option
+@o.top_option("5 a line, 30 with --layer and --head")
 @o.filter_option
 @click.option("--exclude-same", is_flag=True, help="Leave out pairs of a token with itself.")
 @click.option("--smallest", is_flag=True, help="The smallest scores instead of the largest.")
@@ -29,9 +29,12 @@ def command(opening: Opening, output: Output, **given: Any) -> None:
     """The strongest token pairs of attention heads, over the whole vocabulary, exactly.
 
     W_VO: which token, attended to, promotes which. W_QK: which token attends to which. With
-    --layer and --head: the full table. Without: one line a circuit, as they are found; ×rms is
-    the strongest score over the root mean square of all scores of that circuit. --json prints
-    one result's to_dict(), several as {"heads": [...]}.
+    --layer and --head: the full table. Otherwise one line a circuit, as they are found: --layer
+    alone reads every head of that layer, --head alone that head in every layer.
+
+    ×rms is a score over the root mean square of all V × V scores of that circuit. Of so many, even
+    random weights have a largest one near √(4 ln V), 6.6 for V = 50,000: less is noise, shown dim.
+    --json prints one result's to_dict(), several as {"heads": [...]}.
 
     \b
         embspace heads

@@ -1,6 +1,7 @@
 """What can be named as MODEL, and what of it lies on this machine."""
 
 import json
+import re
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 from embspace.cache import cache_folder
 from embspace.models.aliases import ALIASES, DEFAULT_SAMPLE, bundled, bundled_names
 from embspace.models.families import BY_TYPE
+
+NO_ALIAS = "no alias"
 
 
 def inventory() -> dict[str, Any]:
@@ -31,7 +34,7 @@ def describe(name: str) -> dict[str, Any]:
         "stands_for": stands_for,
         "here": folder is not None,
         "architecture": model_type,
-        "read": _way(model_type),
+        "read": "" if kind == NO_ALIAS else _way(model_type),
     }
 
 
@@ -44,6 +47,8 @@ def _meaning(name: str) -> tuple[Path | None, str, str]:
         return (path if path.is_file() else None), "gguf file", str(path)
     if sample:
         return sample, "bundled sample", _about(name)
+    if name not in ALIASES and re.fullmatch(r"bert-seed\d*", name):
+        return None, NO_ALIAS, f"aliases end at {list(ALIASES)[-1]}"
     repo = ALIASES.get(name, name)
     return _snapshot(repo), "alias" if name in ALIASES else "Hub name", repo
 

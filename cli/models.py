@@ -4,12 +4,13 @@ import json
 
 import click
 
+from . import completion
 from . import options as o
 from .terminal import show
 
 
 @click.command("models", context_settings=o.CONTEXT, short_help="What MODEL can be.")
-@click.argument("names", nargs=-1, metavar="[NAME]…")
+@click.argument("names", nargs=-1, metavar="[NAME]…", shell_complete=completion.models)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @o.debug_option
 def command(names: tuple[str, ...], as_json: bool) -> None:

@@ -37,16 +37,21 @@ def read_feed_forward(
     """One neuron's table, the sharpest neurons of layers, or related keys and values."""
     if neuron is not None and (layer is None or related):
         raise click.UsageError("--neuron needs --layer, and does not go with --related.")
+    if related and (shown["filters"] or shown["limit"] or shown["top"]):
+        raise click.UsageError("--related takes none of --filter, --limit and --top.")
+    if neuron is not None and shown["limit"]:
+        raise click.UsageError("--limit goes with many neurons, not with --neuron.")
     passes = 4 if related else 2
-    model = opening.open(lambda m: _needs(m, layer, expert, neuron, passes), WAY_OUT)
+    filters = shown["filters"]
+    model = opening.open(lambda m: _needs(m, layer, expert, neuron, passes, filters), WAY_OUT)
     readings = _Readings(model, _places(model, layer, expert), norm)
     if related:
-        _related(output, readings, **shown)
+        _related(output, readings)
     elif neuron is not None:
-        _one(output, readings, neuron, **shown)
+        _one(output, readings, neuron, shown["top"] or TABLE, filters)
     else:
-        few = shown.pop("limit") or (FEW if layer is None else MANY)
-        _many(output, readings, few, **shown)
+        few = shown["limit"] or (FEW if layer is None else MANY)
+        _many(output, readings, few, shown["top"] or LINE, filters)
 
 
 class _Readings:
@@ -82,32 +87,35 @@ def _needs(
     expert: str | None,
     neuron: int | None,
     passes: int,
+    filters: tuple[str, ...],
 ) -> "Needs":
+    """What the work needs; raises EmbspaceError for what does not exist."""
     from embspace.projection.needs import needs_of_neurons
+    from embspace.projection.vectors import FeedForwardReading
 
     places = _places(model, layer, expert)
-    return needs_of_neurons(model, len(places), passes=passes if neuron is None else 0)
+    FeedForwardReading(model, *places[0])  # refuses a layer or an expert that does not exist
+    model.vocabulary.mask(filters)
+    return needs_of_neurons(model, len(places), passes=passes, each=None if neuron is None else 1)
 
 
-def _one(
-    output: Output, readings: _Readings, neuron: int, *, top: int | None, filters: Any, limit: Any
-) -> None:
+def _one(output: Output, readings: _Readings, neuron: int, k: int, filters: Any) -> None:
     from embspace.projection.neurons import read_neurons
 
-    if limit:
-        raise click.UsageError("--limit goes with many neurons, not with --neuron.")
-    found = [r for e in readings for r in read_neurons(e, [neuron], top or TABLE, filters=filters)]
+    found = [r for e in readings for r in read_neurons(e, [neuron], k, filters=filters)]
     output.several("neurons", found)
 
 
-def _many(output: Output, readings: _Readings, few: int, *, top: int | None, filters: Any) -> None:
+def _many(output: Output, readings: _Readings, few: int, k: int, filters: Any) -> None:
     from embspace.report.headings import heading_of_neurons
     from embspace.report.lines import NeuronLine
+    from embspace.report.noise import noise_of_vectors
 
-    results = _sharpest(readings, few, top or LINE, filters)
+    results = _sharpest(readings, few, k, filters)
     n = min(few, len(readings.first.values))
     heading = heading_of_neurons(readings.first, n, filters)
-    output.stream("neurons", results, len(readings) * n, NeuronLine, heading)
+    line = partial(NeuronLine, noise=noise_of_vectors(readings.model.vocabulary, filters))
+    output.stream("neurons", results, len(readings) * n, line, heading)
 
 
 def _sharpest(
@@ -120,15 +128,11 @@ def _sharpest(
         yield from read_neurons(reading, chosen, k, filters=filters)
 
 
-def _related(
-    output: Output, readings: _Readings, *, top: int | None, filters: Any, limit: Any
-) -> None:
+def _related(output: Output, readings: _Readings) -> None:
     from embspace.projection.related import related_pairs
     from embspace.report.headings import heading_of_related, summary_of_related
     from embspace.report.lines import RelatedLine
 
-    if filters or limit or top:
-        raise click.UsageError("--related takes none of --filter, --limit and --top.")
     if len(readings) == 1:
         output.one(related_pairs(readings.first))
         return

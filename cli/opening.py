@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from embspace.errors import CertificateError, ModelError, ResourceError
+from embspace.errors import CannotRunError, CertificateError, ResourceError
 from embspace.models.aliases import bundled
 
+from .interrupt import stop_if_interrupted
 from .terminal import console, say
 
 if TYPE_CHECKING:
@@ -28,21 +29,26 @@ class Opening:
     dtype: str
     device: str
     trust_remote_code: bool
-    no_check: bool
+    no_check: bool = False
 
     def open(
         self, needs: "Callable[[ReadableModel], Needs] | None" = None, way_out: str = ""
     ) -> "ReadableModel":
         """The model, once its memory suffices and its cheap certificate holds.
 
+        `needs` also refuses what does not exist in the model: before the proof, which takes longer.
         Raises EmbspaceError, ResourceError with `way_out` among them.
         """
+        from embspace.report.view import model_name
+
         model = self.open_unproved()
+        model.vocabulary.name = model_name({"model": model.name})  # what messages call it
         needed = needs(model) if needs else None
         if needed:
             needed.require(model.device, way_out=way_out)
         if not self.no_check:
             prove(model)
+            stop_if_interrupted()
         if needed:
             announce(needed)
         return model
@@ -81,7 +87,7 @@ def prove(model: "ReadableModel") -> None:
     try:
         with working("checking the reading against a forward pass"):
             require(model)
-    except (ResourceError, ModelError) as error:
+    except (ResourceError, CannotRunError) as error:
         say(f"note: read without proof, because a forward pass is not possible: {error}")
     except CertificateError as error:
         raise CertificateError(f"{error} (--no-check reads it anyway)") from error
@@ -92,7 +98,8 @@ def announce(needed: "Needs") -> None:
     from embspace.projection.needs import gigabytes
 
     if needed.seconds >= WORTH_SAYING or needed.peak >= MUCH:
-        say(f"needs up to {gigabytes(needed.peak)} of memory and {duration(needed.seconds)}")
+        took = f"{duration(needed.seconds)} plus loading"
+        say(f"needs up to {gigabytes(needed.peak)} of memory and {took}")
 
 
 def duration(seconds: float) -> str:

@@ -8,6 +8,7 @@ import click
 
 from embspace.models.aliases import DEFAULT_SAMPLE
 
+from . import completion
 from .opening import Opening
 from .output import Output
 
@@ -18,16 +19,24 @@ Command = Callable[..., Any]
 
 def model_argument(command: Command) -> Command:
     """MODEL, by default the bundled sample."""
-    return click.argument("model", default=DEFAULT_SAMPLE)(command)
+    argument = click.argument("model", default=DEFAULT_SAMPLE, shell_complete=completion.models)
+    return argument(command)
 
 
 def opening_options(command: Command) -> Command:
     """How MODEL is opened; the command gets `opening` in place of these and of the model."""
+    return unproved_options(_NO_CHECK(command))
+
+
+def unproved_options(command: Command) -> Command:
+    """The same for a command that does not prove the reading first."""
 
     @functools.wraps(command)
     def with_opening(*, model: str, **given: Any) -> Any:
+        if not model.strip():
+            raise click.UsageError("MODEL is empty: give a name or a folder, or leave it out.")
         mine = ("revision", "dtype", "device", "trust_remote_code", "no_check")
-        opening = Opening(model, **{name: given.pop(name) for name in mine})
+        opening = Opening(model, **{name: given.pop(name) for name in mine if name in given})
         return command(opening=opening, **given)
 
     for option in reversed(_OPENING):
@@ -35,6 +44,7 @@ def opening_options(command: Command) -> Command:
     return with_opening
 
 
+_NO_CHECK = click.option("--no-check", is_flag=True, help="Skip the proof at a model's first use.")
 _OPENING = (
     click.option(
         "--device", default="cpu", show_default=True, metavar="D", help="cpu, cuda or cuda:N."
@@ -48,7 +58,6 @@ _OPENING = (
     ),
     click.option("--revision", metavar="REV", help="Branch, tag or commit on the Hub."),
     click.option("--trust-remote-code", is_flag=True, help="Let the model's own code run."),
-    click.option("--no-check", is_flag=True, help="Skip the proof at a model's first use."),
 )
 
 
@@ -59,6 +68,8 @@ def output_options(command: Command) -> Command:
     @click.option("--csv", metavar="FILE", help="Write CSV to FILE; - is stdout.")
     @functools.wraps(command)
     def with_output(*, as_json: bool, csv: str | None, **given: Any) -> Any:
+        if csv is not None and not csv.strip():
+            raise click.UsageError("--csv is empty: give a file, or - for stdout.")
         if as_json and csv:
             raise click.UsageError("give --json or --csv, not both.")
         return command(output=Output(as_json, csv), **given)
@@ -66,13 +77,17 @@ def output_options(command: Command) -> Command:
     return with_output
 
 
-top_option = click.option(
-    "-k",
-    "--top",
-    type=click.IntRange(min=1),
-    metavar="K",
-    help="How many of the strongest.",
-)
+def top_option(defaults: str) -> Callable[[Command], Command]:
+    """-k, which says how many a command shows without it."""
+    return click.option(
+        "-k",
+        "--top",
+        type=click.IntRange(min=1),
+        metavar="K",
+        help=f"How many of the strongest.  [default: {defaults}]",
+    )
+
+
 layer_option = click.option("-l", "--layer", type=int, metavar="N", help="Layer, from 0.")
 head_option = click.option("--head", type=int, metavar="N", help="Head, from 0.")
 filter_option = click.option(
@@ -80,8 +95,11 @@ filter_option = click.option(
     "filters",
     multiple=True,
     metavar="NAME",
-    help="Only tokens that are ascii, alnum, words (whole words), text (no special tokens), "
-    "file:PATH (tokens of a text file) or re:PATTERN. Repeat to combine.",
+    shell_complete=completion.filters,
+    help="Only tokens that are ascii, alnum, words (tokens that begin a word, with a leading space "
+    "or without ##, followed by three or more letters and nothing else; pieces such as ·Nicarag "
+    "pass), text (no special tokens), file:PATH (tokens of a text file) or re:PATTERN. "
+    "Repeat to combine.",
 )
 circuit_option = click.option(
     "--circuit",

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,12 +50,12 @@ class Output:
         else:
             self.stream(name, results, len(results), show)
 
-    def together(self, name: str, results: "list[Any]") -> None:
+    def together(self, name: str, results: "list[Any]", noise: float = 0.0) -> None:
         """Results of one place as one sheet; JSON is {name: [...]} where there are several."""
         from embspace.report import together
 
         if self.for_people:
-            show(together(results))
+            show(together(results, noise))
         else:
             self.several(name, results)
 
@@ -66,12 +67,15 @@ class Output:
         line: Callable[[Any], Any],
         heading: Any = None,
     ) -> None:
-        """Results as they come: `line` of each below a heading, {name: [...]}, or CSV rows."""
+        """Results as they come: `line` of each below a heading, {name: [...]}, or CSV rows.
+
+        Nothing is printed before the first result is there: its failure leaves stdout empty.
+        """
         from embspace.report.progress import tracked
 
         quiet = not self.for_people and self.csv != STDOUT
         where = console(stderr=True) if quiet else bar_console()
-        results = tracked(results, total, name, where)
+        results = _begun(tracked(results, total, name, where))
         if self.as_json:
             _json_lines(name, results)
         elif self.csv:
@@ -93,6 +97,12 @@ class Output:
         text = "".join(_csv_parts(results))
         write_atomically(path, text)
         say(f"wrote {path}")
+
+
+def _begun(results: "Iterator[Any]") -> "Iterator[Any]":
+    """The same results, the first one found already."""
+    first = list(islice(results, 1))
+    return chain(first, results)
 
 
 def _csv_parts(results: "Iterable[Result]") -> Iterator[str]:

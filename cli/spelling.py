@@ -9,9 +9,11 @@ if TYPE_CHECKING:
 
 def tell_spellings(space: "VocabularySpace", word: str, say: Callable[[str], None]) -> None:
     """Say which spellings of a word are several tokens and therefore left out."""
+    from embspace.report.view import clipped
+
     lookups = space.find(word)
     if any(lookup.single for lookup in lookups):
         for lookup in lookups:
             if not lookup.single:
-                parts = " + ".join(lookup.labels)
-                say(f"note: {lookup.text!r} is {len(lookup.ids)} tokens ({parts}), left out")
+                text, parts = clipped(repr(lookup.text)), clipped(" + ".join(lookup.labels))
+                say(f"note: {text} is {len(lookup.ids)} tokens ({parts}), left out")

@@ -1,5 +1,6 @@
 """The two consoles, and how results get onto them."""
 
+import contextlib
 import os
 import sys
 from functools import lru_cache
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PIPE_WIDTH = 100_000  # a pipe loses nothing to a width it does not have
+LEAST_WIDTH = 20  # narrower than any terminal that shows a table
+ISOLATES = {0x2068: None, 0x2069: None}  # for terminals only; a token's own ones are escaped
 
 
 def console(*, stderr: bool = False) -> "Console":
@@ -25,9 +28,13 @@ def _console(stream: TextIO) -> "Console":
     options: dict[str, Any] = {"file": stream, "markup": False, "highlight": False, "emoji": False}
     if os.environ.get("NO_COLOR"):
         options["color_system"] = None
-    if not stream.isatty() and not os.environ.get("COLUMNS"):
+    if not stream.isatty() and not os.environ.get("COLUMNS", "").isdigit():
         options["width"] = PIPE_WIDTH
-    return Console(**options)
+    screen = Console(**options)
+    fitting = max(LEAST_WIDTH, min(screen.width, PIPE_WIDTH))
+    if screen.width != fitting:
+        screen.width = fitting
+    return screen
 
 
 def bar_console() -> "Console":
@@ -46,13 +53,15 @@ def show(renderable: Any) -> None:
         return
     with screen.capture() as captured:
         screen.print(renderable)
-    lines = (line.rstrip(" ") for line in captured.get().removesuffix("\n").split("\n"))
+    text = captured.get().removesuffix("\n").translate(ISOLATES)
+    lines = (line.rstrip(" ") for line in text.split("\n"))
     click.echo("\n".join(lines))
 
 
 def say(text: str) -> None:
-    """One line on stderr, beside the results."""
-    click.echo(text, err=True)
+    """One line on stderr, beside the results; lost where nobody takes it."""
+    with contextlib.suppress(OSError):
+        click.echo(text, err=True)
 
 
 def _one_terminal() -> bool:

@@ -1,12 +1,19 @@
 """`embspace vectors`: single vectors of a head's matrices."""
 
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from . import options as o
 from .opening import Opening
 from .output import Output
+
+if TYPE_CHECKING:
+    from embspace.projection.needs import Needs
+    from embspace.projection.reader import ReadableModel
+
+TABLE, LINE = 20, 8  # tokens of each end shown unless --top says otherwise
 
 
 @click.command("vectors", context_settings=o.CONTEXT, short_help="Single vectors of a head.")
@@ -17,7 +24,7 @@ from .output import Output
 @click.option("-l", "--layer", type=int, required=True, metavar="N", help="Layer, from 0.")
 @click.option("--head", type=int, required=True, metavar="N", help="Head, from 0.")
 @click.option("-n", "--index", type=int, metavar="N", help="Only this vector, from 0.")
-@o.top_option
+@o.top_option(f"{LINE} a line, {TABLE} with --index")
 @o.filter_option
 @o.norm_option
 @o.output_options
@@ -29,22 +36,44 @@ def command(
     """Columns of W_Q, W_K, W_V and rows of W_O of one head, each read as tokens, both ends.
 
     With --index: that vector's table. Without: one line a vector with its stronger end; − marks
-    the lower end. --json prints one result's to_dict(), several as {"vectors": [...]}.
+    the lower end. ×rms is the strongest score over the root mean square of the vector's scores: a
+    random vector reaches about √(2 ln V), 4.7 for V = 50,000, so that less is noise, shown dim.
+    --json prints one result's to_dict(), several as {"vectors": [...]}.
 
     \b
         embspace vectors --group v --layer 3 --head 1
         embspace vectors gpt2 --group o --layer 10 --head 0 --index 5
     """
-    from embspace.projection.needs import needs_of_vectors
-
     filters = of.pop("filters")
-    model = opening.open(lambda m: needs_of_vectors(m, m.d_head), "use --dtype float32.")
+    model = opening.open(lambda m: _needs(m, index, filters, **of), "use --dtype float32.")
     group = model.vectors(**of)
     if index is not None:
-        output.one(group[index].top_tokens(top or 20, filters=filters))
+        output.one(group[index].top_tokens(top or TABLE, filters=filters))
         return
     from embspace.report.headings import heading_of_vectors
     from embspace.report.lines import VectorLine
+    from embspace.report.noise import noise_of_vectors
 
-    found = group.top_tokens(top or 8, filters=filters)
-    output.stream("vectors", found, len(found), VectorLine, heading_of_vectors(group, filters))
+    found = group.top_tokens(top or LINE, filters=filters)
+    line = partial(VectorLine, noise=noise_of_vectors(model.vocabulary, filters))
+    output.stream("vectors", found, len(found), line, heading_of_vectors(group, filters))
+
+
+def _needs(
+    model: "ReadableModel",
+    index: int | None,
+    filters: tuple[str, ...],
+    *,
+    layer: int,
+    head: int,
+    **of: Any,
+) -> "Needs":
+    """What the work needs; raises EmbspaceError for what does not exist."""
+    from embspace.errors import EmbspaceError
+    from embspace.projection.needs import needs_of_vectors
+
+    model.heads[layer, head]
+    model.vocabulary.mask(filters)
+    if index is not None and not 0 <= index < model.d_head:
+        raise EmbspaceError(f"--index {index} does not exist: there are 0 to {model.d_head - 1}.")
+    return needs_of_vectors(model, model.d_head if index is None else 1)

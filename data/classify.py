@@ -76,7 +76,7 @@ def _batch(rows: list[tuple[list[int], int, int]]) -> tuple[Tensor, Tensor, Tens
 
 @torch.no_grad()
 def accuracy(
-    classifier: ReviewClassifier, texts: Labelled, tokenizer: PreTrainedTokenizerFast, most: int = 8
+    classifier: ReviewClassifier, texts: Labelled, tokenizer: PreTrainedTokenizerFast, most: int = 4
 ) -> float:
     """Return the share of texts whose label gets the higher score, averaged over their windows."""
     rows = windows(texts, tokenizer, classifier.model.config.n_positions, most)
@@ -110,7 +110,7 @@ def fine_tune(
     """Train the last blocks and the head on the texts and return the mean loss of each epoch."""
     rng = random.Random(seed)
     optimizer = torch.optim.AdamW(freeze(classifier, N_BLOCKS), lr=learning_rate, weight_decay=0.01)
-    rows = windows(texts, tokenizer, classifier.model.config.n_positions, 4)
+    rows = windows(texts, tokenizer, classifier.model.config.n_positions, 2)
     losses = []
     for epoch in range(n_epochs):
         rng.shuffle(rows)

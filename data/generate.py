@@ -17,6 +17,7 @@ Item = TypeVar("Item")
 _KINDS = {
     "topic": 40, "country": 12, "animal": 8, "trade": 8, "pairs": 18, "forms": 8, "opinion": 6,
 }  # fmt: skip
+_REVIEW_SHARE = 0.06
 _FORMS = ("plural", "verb", "degree")
 _FRESH = ("good", "good2", "bad", "bad2", "part", "part2", "loved", "hated")
 _POOLS = {
@@ -125,9 +126,12 @@ class Writer:
             yield self.passage(1)[0]
 
     def passages(self) -> Iterator[str]:
-        """Write passages of one to five sentences without end."""
+        """Write passages of one to five sentences, and now and then a review, without end."""
         while True:
-            yield " ".join(self.passage(1 + int(self._rng.random() * 5)))
+            if self._rng.random() < _REVIEW_SHARE:
+                yield self.review()[0]
+            else:
+                yield " ".join(self.passage(1 + int(self._rng.random() * 5)))
 
     def review(self) -> tuple[str, str]:
         """Write a film review of three to six sentences, with its label."""

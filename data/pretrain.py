@@ -22,13 +22,13 @@ from .saving import save_sample
 
 logger = logging.getLogger(__name__)
 
-_SHORT = 64
-_LONG_FROM = 0.85  # share of the training after which rows fill all positions
+_LENGTH = 64
 _REAL_FROM = 0.5  # share after which real text is mixed in: before, it only delays the start
 _REAL_SHARE = 0.06
 _WARM_UP = 300
 _MASK_SHARE = 0.2
 _SAVE_EVERY_S = 420.0
+_SILENT_BELOW, _COUNTED_ROWS = 5, 8000
 _HELD_OUT_SEED = 987_654
 
 
@@ -41,7 +41,8 @@ class Trainer:
         self.model = new_model(recipe, len(tokenizer))
         self.rows = Rows(tokenizer, recipe.seed, real)
         self.rng = torch.Generator().manual_seed(recipe.seed)
-        self.optimizer = _optimizer(self.model, recipe.learning_rate)
+        self.optimizer = _optimizer(self.model, recipe)
+        self.silent = silent_tokens(tokenizer, real)
         self.seen, self.seconds = 0, 0.0
         self.losses: list[tuple[int, float]] = []
         self.resumed_at: list[int] = []
@@ -54,26 +55,29 @@ class Trainer:
     def step(self) -> float:
         """Train on one batch and return its loss."""
         started = time.monotonic()
-        length = N_POSITIONS if self.progress > _LONG_FROM else _SHORT
-        n_rows = self.recipe.n_rows * _SHORT // length
         self.rows.real_share = _REAL_SHARE if self.progress > _REAL_FROM else 0.0
-        batch = self.rows.batch(n_rows, length)
+        batch = self.rows.batch(self.recipe.n_rows, _LENGTH)
         for group in self.optimizer.param_groups:
             group["lr"] = self._learning_rate(batch.numel())
-        loss = batch_loss(self.model, batch, self.tokenizer, self.rng)
+        # Rows are shorter than the model's reach: set each somewhere in it, so that all is learned.
+        places = torch.randint(N_POSITIONS - _LENGTH + 1, (len(batch), 1), generator=self.rng)
+        loss = batch_loss(self.model, batch, self.tokenizer, self.rng, places)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
+        with torch.no_grad():
+            self.model.get_input_embeddings().weight[self.silent] = 0.0
         self.seen += batch.numel()
         self.seconds += time.monotonic() - started
         return float(loss.detach())
 
     def _learning_rate(self, n_tokens: int) -> float:
         """Return the rate: linear warm-up, then a cosine down to a twentieth of the peak."""
-        step = self.seen / n_tokens
+        step, n_steps = self.seen / n_tokens, self.recipe.n_tokens / n_tokens
+        warm_up = min(_WARM_UP, 0.1 * n_steps)
         cosine = 0.525 + 0.475 * math.cos(math.pi * min(1.0, self.progress))
-        return self.recipe.learning_rate * min(1.0, (step + 1) / _WARM_UP) * cosine
+        return self.recipe.learning_rate * min(1.0, (step + 1) / warm_up) * cosine
 
     def state(self) -> dict[str, Any]:
         """Return what `restore` needs."""
@@ -93,25 +97,51 @@ class Trainer:
         self.rows = Rows(self.tokenizer, self.recipe.seed * 1_000_003 + self.seen, real)
 
 
-def _optimizer(model: PreTrainedModel, learning_rate: float) -> torch.optim.AdamW:
+def _optimizer(model: PreTrainedModel, recipe: Recipe) -> torch.optim.AdamW:
     """Return AdamW with weight decay on matrices only."""
     parameters = list(model.parameters())
     groups = [
-        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": 0.1},
+        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": recipe.weight_decay},
         {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.98), foreach=True)
+    return torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=(0.9, 0.98), foreach=True)
+
+
+def silent_tokens(tokenizer: PreTrainedTokenizerFast, real: list[str]) -> Tensor:
+    """Return the ids that the training text hardly ever holds: steps on the way to longer pieces.
+
+    All they would learn is never to be said, which makes their rows long and all alike; in
+    vocabulary space they would then hide every other token. Their rows stay zero instead.
+    """
+    counts = torch.zeros(len(tokenizer), dtype=torch.long)
+    for share, seed in ((0.0, 5), (1.0, 6)) if real else ((0.0, 5),):
+        rows = Rows(tokenizer, seed, real)
+        rows.real_share = share
+        some = rows.batch(_COUNTED_ROWS, _LENGTH).flatten()
+        counts += torch.bincount(some, minlength=len(tokenizer))
+    counts[tokenizer.all_special_ids] = _SILENT_BELOW
+    return (counts < _SILENT_BELOW).nonzero()[:, 0]
 
 
 def batch_loss(
-    model: PreTrainedModel, rows: Tensor, tokenizer: PreTrainedTokenizerFast, rng: torch.Generator
+    model: PreTrainedModel,
+    rows: Tensor,
+    tokenizer: PreTrainedTokenizerFast,
+    rng: torch.Generator,
+    places: Tensor | None = None,
 ) -> Tensor:
-    """Return the mean loss of a batch; the masked model's head sees masked positions only."""
+    """Return the mean loss of a batch whose rows start at the positions `places` (0 if not given).
+
+    The masked model's head sees masked positions only: the others cost much and teach nothing.
+    """
+    positions = torch.arange(rows.shape[1]) + (0 if places is None else places)
+    positions = positions.expand(rows.shape)
     if tokenizer.mask_token_id is None:
-        states = model.transformer(rows[:, :-1], use_cache=False).last_hidden_state
-        return cross_entropy(states.flatten(0, 1), model.lm_head.weight, rows[:, 1:].flatten())
-    hidden, positions, targets = masked(rows, tokenizer, _MASK_SHARE, rng)
-    states = model.bert(hidden).last_hidden_state[positions]
+        body = model.transformer(rows[:, :-1], position_ids=positions[:, :-1], use_cache=False)
+        states = body.last_hidden_state.flatten(0, 1)
+        return cross_entropy(states, model.lm_head.weight, rows[:, 1:].flatten())
+    hidden, chosen, targets = masked(rows, tokenizer, _MASK_SHARE, rng)
+    states = model.bert(hidden, position_ids=positions).last_hidden_state[chosen]
     return functional.cross_entropy(model.cls(states), targets)
 
 
@@ -121,17 +151,17 @@ def held_out_losses(
 ) -> dict[str, float]:
     """Return the loss on unseen text of the generator and on real text, beside unigram entropy."""
     found = {}
-    generated = Rows(tokenizer, _HELD_OUT_SEED, []).batch(n_rows, _SHORT)
+    generated = Rows(tokenizer, _HELD_OUT_SEED, []).batch(n_rows, _LENGTH)
     texts = {"generator": generated}
     if real:
         other = Rows(tokenizer, _HELD_OUT_SEED, real)
         other.real_share = 1.0
-        texts["real"] = other.batch(n_rows, _SHORT)
+        texts["real"] = other.batch(n_rows, _LENGTH)
     for name, rows in texts.items():
         rng = torch.Generator().manual_seed(0)
         losses = [batch_loss(model, part, tokenizer, rng) for part in rows.split(32)]
         found[name] = round(float(torch.stack(losses).mean()), 4)
-        counted = Rows(tokenizer, 1, []).batch(4000, _SHORT) if name == "generator" else rows
+        counted = Rows(tokenizer, 1, []).batch(4000, _LENGTH) if name == "generator" else rows
         found[f"{name}_unigram"] = round(unigram_entropy(rows, len(tokenizer), counted), 4)
     return found
 

@@ -22,11 +22,15 @@ class Recipe:
     learning_rate: float
     n_rows: int
     tokenizer_of: str | None = None
+    n_inner: int | None = None  # feed-forward width; narrow ones leave the facts to the heads
+    weight_decay: float = 0.1
 
 
 RECIPES = {
-    "sample-gpt2": Recipe("gpt2", 11, 160, 5, 8, 3_500_000, 2e-3, 24),
-    "sample-gpt2-b": Recipe("gpt2", 12, 128, 4, 4, 2_500_000, 2e-3, 24, "sample-gpt2"),
+    "sample-gpt2": Recipe(
+        "gpt2", 11, 160, 4, 4, 2_500_000, 3e-3, 24, n_inner=96, weight_decay=0.5
+    ),
+    "sample-gpt2-b": Recipe("gpt2", 12, 128, 4, 4, 1_000_000, 2e-3, 24, "sample-gpt2"),
     "sample-bert-a": Recipe("bert", 21, 128, 6, 4, 7_000_000, 1e-3, 16),
     "sample-bert-b": Recipe("bert", 22, 128, 6, 4, 7_000_000, 1e-3, 16, "sample-bert-a"),
 }
@@ -46,6 +50,7 @@ def _gpt2(recipe: Recipe, n_vocabulary: int) -> GPT2LMHeadModel:
             n_embd=recipe.width,
             n_layer=recipe.n_layers,
             n_head=recipe.n_heads,
+            n_inner=recipe.n_inner,
             resid_pdrop=0.0,
             embd_pdrop=0.0,
             attn_pdrop=0.0,

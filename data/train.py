@@ -48,7 +48,7 @@ def _fine_tune(out: Path, reviews: Path | None) -> None:
         sets["train"] += classify.read_reviews(reviews / "train")
         sets["real_test"] = classify.read_reviews(reviews / "test")
     base = out / "sample-gpt2"
-    classify.make_sample(out / _REVIEWS, base, _REVIEWS_SEED, sets, n_epochs=3, rate=5e-4)
+    classify.make_sample(out / _REVIEWS, base, _REVIEWS_SEED, sets, n_epochs=2, rate=5e-4)
 
 
 @click.command()

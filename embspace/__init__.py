@@ -1,4 +1,4 @@
-"""Read a transformer in words: its weights in vocabulary space, its states through linear maps."""
+"""Read a transformer in words: its weights in vocabulary space, exactly and with proof."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,15 @@ _WHERE = {
     "certify": "models.certify",
     "load": "projection.reader",
 }
-__all__ = ["EmbspaceError", "Family", "ReadableModel", "VocabularySpace", "__version__", "certify", "load"]
+__all__ = [
+    "EmbspaceError",
+    "Family",
+    "ReadableModel",
+    "VocabularySpace",
+    "__version__",
+    "certify",
+    "load",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -9,6 +9,10 @@ class ModelError(EmbspaceError):
     """A checkpoint that is missing, incomplete, conflicting or of an unknown shape."""
 
 
+class CannotRunError(ModelError):
+    """No live model can be built here to check a reading by; the checkpoint may be fine."""
+
+
 class VocabularyError(EmbspaceError):
     """A token, filter or embedding that cannot be used."""
 

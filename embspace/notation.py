@@ -34,9 +34,14 @@ Sources
     [DIN]  Yom Din et al. 2024, Jump to Conclusions, arXiv 2303.09435
 """
 
-from typing import Literal
+from typing import Literal, get_args
 
 Norm = Literal["raw", "folded"]
 Inverse = Literal["transpose", "pinv"]
 Circuit = Literal["vo", "qk"]
 Group = Literal["q", "k", "v", "o"]
+
+NORMS: tuple[str, ...] = get_args(Norm)
+INVERSES: tuple[str, ...] = get_args(Inverse)
+CIRCUITS: tuple[str, ...] = get_args(Circuit)
+GROUPS: tuple[str, ...] = get_args(Group)

@@ -1,12 +1,15 @@
-"""What every result can do: become a dict, JSON, CSV; and show itself when something displays it."""
+"""What every result can do: become a dict, JSON, CSV; and show itself when displayed or printed."""
 
 import csv
 import io
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
+
+WIDTH, WIDEST = 100, 200  # columns of a table as text where no terminal says, and at most
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,15 @@ class Result:
     def to_csv(self) -> str:
         """`rows` as CSV text with a header; cells that a spreadsheet would run are quoted."""
         return csv_text(self.rows())
+
+    def __str__(self) -> str:
+        """The tables as plain text, so that `print` shows them."""
+        from rich.console import Console
+
+        out = io.StringIO()
+        width = min(WIDEST, shutil.get_terminal_size((WIDTH, 24)).columns)
+        Console(file=out, width=width, color_system=None, force_terminal=False).print(self)
+        return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
     def __rich__(self) -> Any:
         return import_module("embspace.report").as_rich(self)

@@ -11,9 +11,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from .checking import one_of, positive
 from .errors import VocabularyError
 from .labels import labels, scheme_of, token_texts
-from .notation import Inverse
+from .models.messages import first_line
+from .notation import INVERSES, Inverse
 
 BLOCK = 8192  # rows of E a product takes at a time
 SPARE = 16  # candidates beyond k that are rescored in float64
@@ -96,8 +98,10 @@ class VocabularySpace:
 
         Raises VocabularyError for an id out of range or an empty word.
         """
+        if not isinstance(word, str) or not _is_unicode(word):
+            raise VocabularyError(f"{word!r} is no text: give a word, or #ID.")
         if re.fullmatch(r"#\d+", word):
-            return [self._by_id(int(word[1:]))]
+            return [self._by_id(word[1:])]
         if not word.strip() or self.tokenizer is None:
             raise VocabularyError(
                 f"cannot look up {word!r}: "
@@ -125,9 +129,11 @@ class VocabularySpace:
         shown = "; ".join(f"{x.text!r} = {' + '.join(x.labels)}" for x in lookups)
         raise VocabularyError(f"{word!r} is not one token in {self.name}: {shown}.")
 
-    def _by_id(self, i: int) -> Lookup:
-        if not 0 <= i < len(self):
-            raise VocabularyError(f"id {i} is outside the vocabulary (0 to {len(self) - 1}).")
+    def _by_id(self, digits: str) -> Lookup:
+        i = int(digits) if len(digits) < 18 else len(self)
+        if i >= len(self):
+            shown = digits[:40]
+            raise VocabularyError(f"id {shown} is outside the vocabulary (0 to {len(self) - 1}).")
         return Lookup(self.labels[i], (i,), (self.labels[i],))
 
     # filters -----------------------------------------------------------------------------
@@ -139,7 +145,7 @@ class VocabularySpace:
         the token's text). All leave out special tokens and partial characters.
         Raises VocabularyError for an unknown filter, a bad pattern, or when nothing passes.
         """
-        names = (filters,) if isinstance(filters, str) else tuple(filters)
+        names = filter_names(filters)
         if not names:
             return None
         if names not in self._masks or any(name.startswith("file:") for name in names):
@@ -166,15 +172,16 @@ class VocabularySpace:
         if kind == "re" and argument:
             try:
                 pattern = re.compile(argument)
-            except re.error as error:
-                raise VocabularyError(f"{argument!r} is no regular expression: {error}.") from error
+            except (re.error, OverflowError, RecursionError) as error:
+                shown, reason = argument[:80], first_line(error)
+                raise VocabularyError(f"{shown!r} is no regular expression: {reason}.") from error
             return lambda i, text: bool(pattern.search(text))
         if name == "words":
             return self._is_word
         if name in _TESTS:
             return lambda i, text: _TESTS[name](text)
         raise VocabularyError(
-            f"unknown filter {name!r}: use ascii, alnum, words, text, file:PATH or re:PATTERN."
+            f"unknown filter {name[:80]!r}: use ascii, alnum, words, text, file:PATH or re:PATTERN."
         )
 
     def _is_word(self, i: int, text: str) -> bool:
@@ -190,8 +197,9 @@ class VocabularySpace:
     def _ids_in_file(self, path: Path) -> set[int]:
         try:
             text = path.read_text(encoding="utf8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise VocabularyError(f"the filter file {path} cannot be read: {error}.") from error
+        except (OSError, ValueError) as error:  # no UTF-8; a name with a NUL
+            shown, reason = str(path)[:200], first_line(error)
+            raise VocabularyError(f"the filter file {shown!r} cannot be read: {reason}.") from error
         ids: set[int] = set()
         for line in text.splitlines():
             ids.update(self._tokenizer_ids(line))
@@ -224,7 +232,7 @@ class VocabularySpace:
         buffers. Raises VocabularyError for a wrong width, NaN or infinity.
         """
         self._check_width(vectors)
-        k = min(k, len(self) if allowed is None else int(allowed.sum()))
+        k = min(positive(k), len(self) if allowed is None else int(allowed.sum()))
         step = max(1, BUFFER // (8 * self.d * (k + SPARE)))
         parts = [self._top(v, k, smallest, absolute, allowed) for v in vectors.split(step)]
         ids, scores = (torch.cat([part[at] for part in parts]).cpu() for at in (0, 1))
@@ -300,7 +308,7 @@ class VocabularySpace:
         self, matrix: Float[Tensor, "d m"], inverse: Inverse = "transpose"
     ) -> Float[Tensor, "d m"]:
         """M such that E^T M = E' matrix, for E' = E^T or E^+ = E^T (E E^T)^+. [DAR] App. A."""
-        if inverse == "transpose":
+        if one_of(inverse, INVERSES, "inverse") == "transpose":
             return matrix
         return (self._inverse_gram @ matrix.double()).to(matrix.dtype)
 
@@ -321,6 +329,21 @@ class VocabularySpace:
             raise VocabularyError("vectors to project hold NaN or infinity.")
 
 
+def filter_names(filters: str | Iterable[str]) -> tuple[str, ...]:
+    """The names of filters, given as one or several. Raises VocabularyError for anything else."""
+    names = (filters,) if isinstance(filters, str) else filters
+    names = tuple(names) if isinstance(names, Iterable) else (names,)
+    for name in names:
+        if not isinstance(name, str):
+            raise VocabularyError(f"a filter is named by text, not by {str(name)[:80]!r}.")
+    return names
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a text has no lone surrogates, as an argument of odd bytes has."""
+    return not any(0xD800 <= ord(c) <= 0xDFFF for c in text)
+
+
 def _printable_ascii(text: str) -> bool:
     return text.isascii() and text.isprintable() and bool(text.strip())
 
@@ -328,5 +351,5 @@ def _printable_ascii(text: str) -> bool:
 _TESTS: dict[str, Callable[[str], bool]] = {
     "ascii": _printable_ascii,
     "alnum": lambda text: text.strip().removeprefix("##").isalnum(),
-    "text": lambda text: not any(0xD800 <= ord(c) <= 0xDFFF for c in text),
+    "text": _is_unicode,
 }

@@ -15,7 +15,7 @@ import embspace
 PACKAGE = Path(embspace.__file__).parent
 ROOT = PACKAGE.parent
 FLOORS = (
-    {"notation", "errors", "labels", "cache", "results"},
+    {"notation", "checking", "errors", "labels", "cache", "results"},
     {"models", "vocabulary"},
     {"projection", "mapping"},
     {"compare"},

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal
 from jaxtyping import Float
 from torch import Tensor
 
+from ..checking import index
 from ..errors import ModelError
 from .layout import Layout
 
@@ -55,10 +56,7 @@ class Attention:
     def kv_head(self, head: int) -> int:
         """The key/value head that a query head reads: h // (H / G)."""
         sizes = self.model.layout
-        if not 0 <= head < sizes.n_heads:
-            raise ModelError(
-                f"head {head} does not exist: each layer has 0 to {sizes.n_heads - 1}."
-            )
+        head = index(head, sizes.n_heads, "head", error=ModelError)
         return head // (sizes.n_heads // sizes.n_kv_heads)
 
     def _heads(self, which: Literal["q", "k", "v"]) -> Tensor:

@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 
 from ..cache import cache_folder, read_json, write_atomically
-from ..errors import CertificateError, ModelError
+from ..checking import indices
+from ..checking import seed as checked_seed
+from ..errors import CertificateError, EmbspaceError, ModelError
 from .checks import NEEDED, ROWS, Checker
 from .model import Model
 from .running import run
@@ -92,7 +94,7 @@ def certify(
     float32 is measured again in float64, to tell rounding from error.
     Raises ModelError where transformers cannot run the model, ResourceError where it won't fit.
     """
-    chosen = _chosen_layers(model, layers)
+    chosen, seed = _chosen_layers(model, layers), checked_seed(seed)
     certificate = _measure(model, seed, chosen, dtype or model.dtype)
     doubtful = all(row.error is not None and row.error < DOUBTFUL for row in certificate.failures)
     if dtype is None and not certificate.passed and doubtful:
@@ -144,8 +146,8 @@ def _recall(path: Path) -> Certificate | None:
 
 def _remember(path: Path, certificate: Certificate) -> None:
     try:
-        write_atomically(path, json.dumps(certificate.to_dict(), indent=1) + "\n")
-    except OSError:  # a read-only cache costs the next run a few seconds, nothing else
+        write_atomically(path, json.dumps(certificate.to_dict(), indent=1) + "\n", make_folder=True)
+    except EmbspaceError:  # a read-only cache costs the next run a few seconds, nothing else
         return
 
 
@@ -169,9 +171,7 @@ def _chosen_layers(model: Model, layers: Iterable[int] | str | None) -> tuple[in
         if layers != "first":
             raise ModelError(f'layers={layers!r}: give "first", layer numbers, or nothing for all.')
         return (0,)
-    chosen = tuple(sorted(set(layers)))
-    for layer in chosen:
-        model.layout.block(layer)  # refuses numbers out of range
+    chosen = tuple(sorted(set(indices(layers, model.n_layers, "layer", error=ModelError))))
     if not chosen:
         raise ModelError("no layers were given to certify.")
     return chosen

@@ -8,13 +8,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..checking import whole
 from ..errors import ModelError
+from .fits import DENSE_NAMES, STACK
 
 if TYPE_CHECKING:
     from .model import Model
 
-DENSE_NAMES = ("gate_proj", "up_proj", "down_proj")
-STACK = "mlp.experts."  # where transformers 5 keeps the (experts, …) tensors of a mixture
 ACTIVATION_NAMES = (
     "hidden_activation",
     "hidden_act",
@@ -42,9 +42,7 @@ class FeedForward:
     def of(cls, model: "Model", layer: int, expert: int | str | None) -> "FeedForward":
         """Read one feed-forward layer; raises ModelError for an expert that does not exist."""
         block, family = model.layout.block(layer), model.family
-        known = expert_keys(model, layer)
-        if expert not in known:
-            raise ModelError(f"layer {layer} has no expert {expert!r}; it has {_named(known)}.")
+        expert = chosen_expert(model, layer, expert)
         if isinstance(expert, int) and stacked_experts(model, layer):
             return _from_stack(cls, model, layer, expert)
         if expert is None:
@@ -108,6 +106,16 @@ def expert_keys(model: "Model", layer: int) -> list[int | str | None]:
         f"{block}{family.shared_expert}.down_proj.weight" in model.checkpoint
     )
     return [*range(n), *(["shared"] if shared else [])]
+
+
+def chosen_expert(model: "Model", layer: int, expert: int | str | None) -> int | str | None:
+    """An expert that a layer has. Raises ModelError, naming those there are, for any other."""
+    if expert is not None and not isinstance(expert, str):
+        expert = whole(expert, "expert", error=ModelError)
+    known = expert_keys(model, layer)
+    if expert not in known:
+        raise ModelError(f"layer {layer} has no expert {expert!r}; it has {_named(known)}.")
+    return expert
 
 
 def expert_paths(model: "Model", expert: int | str) -> tuple[str, str, str]:

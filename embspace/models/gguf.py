@@ -1,6 +1,7 @@
 """GGUF files, through transformers' official loader, converted once into a cached folder."""
 
 import hashlib
+import json
 import os
 import shutil
 import tempfile
@@ -8,13 +9,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..cache import cache_folder
+from ..cache import cache_folder, read_json
 from ..errors import ModelError
 from .messages import first_line
 
+SOURCE = "embspace-source.json"  # in the unpacked folder: what it was made from
 
-def unpacked(path: Path) -> tuple[Path, tuple[str, ...]]:
-    """The cached safetensors twin of a .gguf file, and a note on where its numbers come from.
+
+def unpacked(path: Path) -> tuple[Path, tuple[str, ...], str]:
+    """The cached safetensors twin of a .gguf file, a note on its numbers, and how it stores them.
 
     Raises ModelError when extra `gguf` is not installed or the file cannot be read.
     """
@@ -22,9 +25,30 @@ def unpacked(path: Path) -> tuple[Path, tuple[str, ...]]:
     identity = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}"
     key = hashlib.sha256(identity.encode()).hexdigest()[:16]
     target = cache_folder("gguf") / f"{path.stem}-{key}"
-    if not (target / "config.json").is_file():
+    stored = _quantisation(target)
+    if stored is None:
+        shutil.rmtree(target, ignore_errors=True)
         _convert(path, target)
-    return target, (f"Weights dequantised from {path.name} by transformers' GGUF loader.",)
+        stored = _quantisation(target) or "of unknown kind"
+    note = f"Weights dequantised from {path.name} ({stored}) by transformers' GGUF loader."
+    return target, (note,), f"gguf {stored}"
+
+
+def _quantisation(folder: Path) -> str | None:
+    """How the file that a folder was made from stores its numbers; None where nothing says so."""
+    data = read_json(folder / SOURCE)
+    found = data.get("quantisation") if isinstance(data, dict) else None
+    return found if isinstance(found, str) and (folder / "config.json").is_file() else None
+
+
+def _kinds(path: Path) -> str:
+    """The kinds of the file's tensors, e.g. `F32+Q4_1+Q8_0`."""
+    from gguf import GGUFReader
+
+    try:
+        return "+".join(sorted({tensor.tensor_type.name for tensor in GGUFReader(path).tensors}))
+    except Exception as error:
+        raise ModelError(f"{path.name} cannot be read as GGUF: {first_line(error)}.") from error
 
 
 def _convert(path: Path, target: Path) -> None:
@@ -37,7 +61,7 @@ def _convert(path: Path, target: Path) -> None:
         _write(path, work)
         os.replace(work, target)
     except OSError:
-        if not (target / "config.json").is_file():  # else another process was first
+        if _quantisation(target) is None:  # else another process was first
             raise
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -69,3 +93,5 @@ def _write(path: Path, folder: Path) -> None:
     with quiet():
         model.to(torch.float32).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
+    source = {"file": path.name, "quantisation": _kinds(path)}
+    (folder / SOURCE).write_text(json.dumps(source) + "\n", encoding="utf8")

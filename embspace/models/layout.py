@@ -3,8 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..checking import index
 from ..errors import ModelError
 from .family import Family
+from .messages import first_line
 from .tensors import Checkpoint
 
 
@@ -26,10 +28,7 @@ class Layout:
 
     def block(self, layer: int) -> str:
         """Prefix of a block's tensors, e.g. `transformer.h.3.`."""
-        if not 0 <= layer < self.n_layers:
-            raise ModelError(
-                f"layer {layer} does not exist: this model has 0 to {self.n_layers - 1}."
-            )
+        layer = index(layer, self.n_layers, "layer", error=ModelError)
         group = layer * self.n_groups // self.n_layers
         return self.prefix + self.family.block.format(l=layer, group=group) + "."
 
@@ -39,7 +38,12 @@ class Layout:
 
 
 def resolve(family: Family, config: Any, checkpoint: Checkpoint) -> Layout:
-    """The Layout of a checkpoint; raises ModelError naming what was looked for and not found."""
+    """The Layout of a checkpoint, whose matrices have the shapes that the config gives them.
+
+    Raises ModelError naming what was looked for and not found, or does not fit.
+    """
+    from .fits import check_fit
+
     family = replace(family, **family.adapt(config))
     prefix = _prefix(family, checkpoint)
     n_layers = _size(config, "num_hidden_layers")
@@ -52,28 +56,36 @@ def resolve(family: Family, config: Any, checkpoint: Checkpoint) -> Layout:
         n_heads=n_heads,
         n_kv_heads=n_kv_heads,
         d_head=d_head,
-        n_groups=getattr(config, "num_hidden_groups", n_layers),
+        n_groups=_size(config, "num_hidden_groups", n_layers),
     )
     if getattr(config, "inner_group_num", 1) != 1:
         raise ModelError("ALBERT with inner_group_num above 1 is not supported.")
-    _check_first_block(layout, checkpoint)
+    check_fit(layout, checkpoint)
     return layout
 
 
 def text_part(config: Any) -> Any:
     """The text model's config inside a config that may hold more (vision, audio)."""
-    return config.get_text_config(decoder=True)
+    try:
+        text = config.get_text_config(decoder=True)
+    except Exception as error:
+        raise ModelError(f"the config's text part is unusable ({first_line(error)}).") from error
+    if not hasattr(text, "to_dict") or not hasattr(text, "model_type"):
+        raise ModelError(f"the config's text_config is no config (got {str(text)[:80]!r}).")
+    return text
 
 
 def head_sizes(config: Any) -> tuple[int, int, int]:
     """(H, G, d_h) as the config states them; d_h falls back to d / H only where it is not set."""
     n_heads = _size(config, "num_attention_heads")
-    n_kv_heads = getattr(config, "num_key_value_heads", None) or n_heads
+    n_kv_heads = _size(config, "num_key_value_heads", n_heads)
     if getattr(config, "new_decoder_architecture", False):
-        n_kv_heads = config.num_kv_heads
+        n_kv_heads = _size(config, "num_kv_heads")
     elif getattr(config, "multi_query", False):
         n_kv_heads = 1
-    d_head = getattr(config, "head_dim", None) or _size(config, "hidden_size") // n_heads
+    d_head = _size(config, "head_dim", _size(config, "hidden_size") // n_heads)
+    if d_head < 1:
+        raise ModelError(f"{n_heads} heads do not fit into the config's hidden_size.")
     if n_heads % n_kv_heads:
         raise ModelError(f"{n_heads} query heads do not divide over {n_kv_heads} key/value heads.")
     return n_heads, n_kv_heads, d_head
@@ -99,23 +111,10 @@ def _prefix(family: Family, checkpoint: Checkpoint) -> str:
     raise ModelError(f"no token embedding found in {checkpoint.folder}: looked for {looked}.")
 
 
-def _check_first_block(layout: Layout, checkpoint: Checkpoint) -> None:
-    """The matrices of the first and last block are there, under the names the family gives."""
-    family = layout.family
-    attention = [family.qkv] if family.qkv else [family.q, family.k, family.v]
-    keys = [family.gate_up] if family.gate_up else [family.gate, family.up]
-    names = [*attention, family.o] if family.experts else [*attention, family.o, *keys, family.down]
-    for layer in (0, layout.n_layers - 1):
-        for path in (f"{layout.block(layer)}{name}.weight" for name in names if name):
-            if path not in checkpoint:
-                kind = "/".join(family.types) or "model of this shape"
-                raise ModelError(
-                    f"{checkpoint.folder} holds no {path}, which a {kind} should have."
-                )
-
-
-def _size(config: Any, name: str) -> int:
+def _size(config: Any, name: str, default: int | None = None) -> int:
+    """A size as the config states it; the default where it states none."""
     value = getattr(config, name, None)
-    if not isinstance(value, int) or value < 1:
-        raise ModelError(f"the config gives no usable {name} (got {value!r}).")
+    value = default if value is None else value
+    if not isinstance(value, int) or isinstance(value, bool) or (value < 1 and value != default):
+        raise ModelError(f"the config gives no usable {name} (got {str(value)[:40]}).")
     return value

@@ -1,7 +1,8 @@
 """One door: a Hub name, a folder, a .gguf file, an alias or a bundled sample becomes a Model."""
 
-import json
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,6 +11,7 @@ import torch
 from ..errors import ModelError
 from .aliases import ALIASES, bundled, bundled_names
 from .families import BY_TYPE, GENERIC, Family
+from .files import read_json_file
 from .layout import Layout, resolve, text_part
 from .messages import first_line
 from .model import Model
@@ -40,14 +42,18 @@ def load(
     passes; `family` gives the paths by hand. Local input opens no connection.
     Raises ModelError or CertificateError.
     """
-    folder, notes = _folder(str(name), revision)
+    if family is not None and not isinstance(family, Family):
+        raise ModelError(f"family must be a Family, not {str(family)[:80]!r}.")
+    source = _source(str(name), revision)
+    folder = source.folder
     config = read_config(folder, trust_remote_code=trust_remote_code)
     checkpoint = Checkpoint(folder)
     options: dict[str, Any] = {
         "dtype": _dtype(dtype),
         "device": _device(device),
         "revision": revision,
-        "notes": notes,
+        "notes": source.notes,
+        "stored_as": source.stored_as,
     }
 
     def build(layout: Layout) -> AnyModel:
@@ -106,24 +112,47 @@ def load_tokenizer(model: Model, *, trust_remote_code: bool = False) -> Any | No
         ) from error
 
 
-def _folder(name: str, revision: str | None) -> tuple[Path, tuple[str, ...]]:
-    path = Path(name).expanduser()
+@dataclass(frozen=True)
+class _Source:
+    """The folder that weights are read from; for unpacked files, a note and their own dtype."""
+
+    folder: Path
+    notes: tuple[str, ...] = ()
+    stored_as: str | None = None
+
+
+def _source(name: str, revision: str | None) -> _Source:
+    path = _path(name)
     if path.is_dir():
-        return path, ()
+        return _Source(path)
     if path.suffix == ".gguf":
         if not path.is_file():
             raise ModelError(f"there is no file {path}.")
         from .gguf import unpacked
 
-        return unpacked(path)
+        return _Source(*unpacked(path))
     sample = bundled(name)
     if sample:
-        return sample, ()
+        return _Source(sample)
     if name.startswith("sample-"):
         raise ModelError(_unknown(name))
     if path.is_file() or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ModelError(f"{name} is no model folder (expected config.json and weights in it).")
-    return _from_hub(ALIASES.get(name, name), revision), ()
+    return _Source(_from_hub(ALIASES.get(name, name), revision))
+
+
+def _path(name: str) -> Path:
+    """A model's name as a path. Raises ModelError where it can be neither name nor path."""
+    try:
+        path = Path(name).expanduser()
+        path.stat()
+        return path
+    except (FileNotFoundError, NotADirectoryError):
+        return Path(name).expanduser()
+    except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL, nobody's home
+        reason = (error.strerror if isinstance(error, OSError) else None) or first_line(error)
+        shown = name if len(name) <= 80 else name[:79] + "…"
+        raise ModelError(f"{shown!r} cannot be opened: {reason}.") from error
 
 
 def _from_hub(repo: str, revision: str | None) -> Path:
@@ -168,10 +197,7 @@ def _raw_config(folder: Path) -> dict[str, Any]:
         if (folder / "adapter_config.json").is_file():
             raise ModelError(f"{folder} is an adapter without its base model; merge it first.")
         raise ModelError(f"{folder} holds no config.json: not a transformers model folder.")
-    try:
-        raw = json.loads(path.read_text(encoding="utf8"))
-    except ValueError as error:
-        raise ModelError(f"{path} is not valid JSON ({first_line(error)}).") from error
+    raw = read_json_file(path)
     if not isinstance(raw, dict) or "model_type" not in raw:
         raise ModelError(f"{path} names no model_type: not a transformers model folder.")
     return raw
@@ -228,10 +254,14 @@ def _dtype(dtype: str | torch.dtype) -> torch.dtype:
 
 
 def _device(device: str) -> str:
-    try:
-        kind = torch.device(device).type
-    except RuntimeError as error:
-        raise ModelError(f"{device!r} is not a device: use cpu, cuda or cuda:N.") from error
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise ModelError(f"device {device!r} was asked for, but this torch sees no CUDA GPU.")
-    return device
+    name = str(device) if isinstance(device, str | torch.device) else ""
+    if not re.fullmatch(r"cpu|cuda(:[0-9]{1,3})?", name):
+        raise ModelError(f"{str(device)[:80]!r} is not a device: use cpu, cuda or cuda:N.")
+    if name == "cpu":
+        return name
+    if not torch.cuda.is_available():
+        raise ModelError(f"device {name!r} was asked for, but this torch sees no CUDA GPU.")
+    number, n_gpus = int(name[5:] or 0), torch.cuda.device_count()
+    if number >= n_gpus:
+        raise ModelError(f"device {name!r} does not exist: torch sees {n_gpus} CUDA GPU(s).")
+    return name

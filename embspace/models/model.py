@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..checking import one_of
 from ..errors import ModelError
 from ..notation import Norm
 from ..vocabulary import VocabularySpace
@@ -39,10 +40,11 @@ class Model:
         device: str = "cpu",
         revision: str | None = None,
         notes: tuple[str, ...] = (),
+        stored_as: str | None = None,
     ) -> None:
         self.name, self.config, self.layout, self.checkpoint = name, config, layout, checkpoint
         self.dtype, self.device, self.revision = dtype, torch.device(device), revision
-        self._notes = notes
+        self._notes, self._stored_as = notes, stored_as
 
     def __repr__(self) -> str:
         return (
@@ -98,7 +100,7 @@ class Model:
             "model": self.name,
             "revision": self.revision,
             "model_hash": self.checkpoint.fingerprint,
-            "stored_dtype": str(self.stored_dtype).removeprefix("torch."),
+            "stored_dtype": self._stored_as or str(self.stored_dtype).removeprefix("torch."),
             "dtype": str(self.dtype).removeprefix("torch."),
         }
 
@@ -122,6 +124,7 @@ class Model:
         tables (ALBERT, ELECTRA, OPT-350m) come multiplied by the model's own projection.
         Raises ModelError where the checkpoint holds no output embedding.
         """
+        one_of(which, ("output", "input"), "embedding")
         path = self.head_path if which == "output" else None
         table = self.checkpoint.tensor(f"{path or self.embedding_path}.weight").to(self.device)
         if table.shape[1] == self.d:

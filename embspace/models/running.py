@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from ..errors import ModelError, ResourceError
+from ..errors import CannotRunError, ModelError, ResourceError
 from .layout import text_part
 from .messages import first_line
 
@@ -70,7 +70,8 @@ def run(
     """Load the live model of a checkpoint, or only its first blocks, from its local folder.
 
     Reads only the tensors it needs, runs no code of the folder, opens no connection.
-    Raises ModelError where transformers cannot load it, ResourceError where it would not fit.
+    Raises CannotRunError where transformers has no class for it, ResourceError where it would not
+    fit, ModelError where the weights contradict the config.
     """
     config = _full_config(model)
     n_layers = model.n_layers if n_layers is None else min(n_layers, model.n_layers)
@@ -110,20 +111,33 @@ def _full_config(model: "Model") -> Any:
     """The config of the whole checkpoint (text and vision), by which transformers loads it."""
     from transformers import AutoConfig
 
-    return AutoConfig.from_pretrained(model.folder, local_files_only=True, trust_remote_code=False)
+    try:
+        return AutoConfig.from_pretrained(
+            model.folder, local_files_only=True, trust_remote_code=False
+        )
+    except Exception as error:  # it was read before: what is missing is leave to run its code
+        raise CannotRunError(
+            f"{model.folder} is not known to transformers without its own code, which is not run: "
+            f"{first_line(error)}."
+        ) from error
 
 
 def _auto_class(model: "Model", config: Any) -> Any:
     from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM
 
     wanted = AutoModelForCausalLM if model.family.causal else AutoModelForMaskedLM
-    return wanted if model.has_head and type(config) in wanted._model_mapping else AutoModel
+    if model.has_head and type(config) in wanted._model_mapping:
+        return wanted
+    if type(config) not in AutoModel._model_mapping:
+        raise CannotRunError(f"transformers has no model for a {type(config).__name__}.")
+    return AutoModel
 
 
 def _load(model: "Model", config: Any, dtype: torch.dtype) -> Any:
+    chosen: Any = _auto_class(model, config)
     with quiet():
         try:
-            return _auto_class(model, config).from_pretrained(
+            module, found = chosen.from_pretrained(
                 model.folder,
                 config=config,
                 dtype=dtype,
@@ -131,10 +145,31 @@ def _load(model: "Model", config: Any, dtype: torch.dtype) -> Any:
                 experts_implementation="eager",
                 local_files_only=True,
                 trust_remote_code=False,
+                ignore_mismatched_sizes=True,  # reported below, with both shapes
+                output_loading_info=True,
             )
+        except (ImportError, MemoryError, torch.OutOfMemoryError) as error:
+            reason = first_line(error)
+            raise CannotRunError(f"{model.folder} cannot be run here: {reason}.") from error
         except Exception as error:
             reason = first_line(error)
             raise ModelError(f"transformers cannot load {model.folder}: {reason}.") from error
+    _refuse_contradictions(model, found)
+    return module
+
+
+def _refuse_contradictions(model: "Model", found: dict[str, Any]) -> None:
+    """A tensor of another shape than the config asks for, or one of a block that is not there."""
+    mismatched: list[Any] = list(found.get("mismatched_keys") or [])
+    for name, stored, wanted in sorted(mismatched, key=str):
+        raise ModelError(
+            f"{model.folder}: {name} is {tuple(stored)}, but its config asks for {tuple(wanted)}."
+        )
+    layout = model.layout
+    blocks = layout.block(0).removeprefix(layout.prefix).split("0")[0]
+    for name in sorted(found.get("missing_keys") or ()):
+        if name.startswith(blocks) or f".{blocks}" in name:
+            raise ModelError(f"{model.folder} lacks {name}, which its config asks for.")
 
 
 def _check_memory(model: "Model", n_layers: int, dtype: torch.dtype) -> None:

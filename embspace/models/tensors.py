@@ -1,10 +1,8 @@
 """Lazy tensors: memory-mapped shards of a checkpoint, of which only what is asked for is read."""
 
 import hashlib
-import json
-import struct
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 
@@ -13,11 +11,15 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ..errors import ModelError
+from .files import check_safetensors, read_json_file
+from .messages import first_line
 
 FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+FLOAT_NAMES = frozenset({"F16", "BF16", "F32", "F64"})  # the same in safetensors headers
 LEGACY = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 SAFETENSORS_INDEX, BIN_INDEX = "model.safetensors.index.json", "pytorch_model.bin.index.json"
 PAGES, PAGE = 16, 4096
+LONGEST_NAME = 255  # bytes of a file name
 
 
 class Checkpoint:
@@ -54,15 +56,21 @@ class Checkpoint:
         shard, stored = self._where[name]
         tensor = self._shard(shard).tensor(stored)
         if tensor.dtype not in FLOATS:
+            kind = str(tensor.dtype).removeprefix("torch.")
             raise ModelError(
-                f"{name} is stored as {str(tensor.dtype).removeprefix('torch.')} "
-                f"{list(tensor.shape)}: packed or quantised weights are not read; "
-                "give the unquantised checkpoint."
+                f"{name} is stored as {kind} {list(tensor.shape)}: packed or quantised weights "
+                "are not read; give the unquantised checkpoint."
             )
         if name not in self._read:
             self._read.add(name)
             self.bytes_read[shard] += tensor.numel() * tensor.element_size()
         return tensor
+
+    def refuse_packed(self, name: str) -> None:
+        """Raise ModelError for a tensor whose header says that it holds no floats."""
+        shard, stored = self._where[name]
+        if not self._shard(shard).is_float(stored):
+            self.tensor(name)
 
     @cached_property
     def n_bytes(self) -> int:
@@ -105,19 +113,22 @@ class Checkpoint:
 
     def _from_index(self, path: Path) -> dict[str, tuple[str, str]]:
         try:
-            weight_map = dict(json.loads(path.read_text(encoding="utf8"))["weight_map"])
+            weight_map = dict(read_json_file(path, "a readable shard index")["weight_map"])
         except (ValueError, KeyError, TypeError) as error:
-            raise ModelError(f"{path} is not a readable shard index: {error}.") from error
-        for shard in sorted(set(weight_map.values()), key=str):
+            raise ModelError(
+                f"{path} is not a readable shard index ({first_line(error)})."
+            ) from error
+        for shard in {str(name): name for name in weight_map.values()}.values():
             self._check_shard(path, shard)
         located = {_modern(name): (shard, name) for name, shard in weight_map.items()}
         if path.name == SAFETENSORS_INDEX:
             self._check_index(path, weight_map)
         return located
 
-    def _check_shard(self, index: Path, shard: object) -> None:
-        if not isinstance(shard, str) or Path(shard).name != shard or shard in ("", ".", ".."):
-            raise ModelError(f"{index} names {shard!r}, which is not a file beside it; refused.")
+    def _check_shard(self, index: Path, shard: str) -> None:
+        if not _is_plain(shard):
+            named = repr(shard)[:80]
+            raise ModelError(f"{index} names {named}, which is not a file beside it; refused.")
         if not (self.folder / shard).is_file():
             raise ModelError(
                 f"{shard} is named by {index.name} but missing from {self.folder}: "
@@ -136,9 +147,15 @@ class Checkpoint:
 class Shard:
     """One opened weight file."""
 
-    def __init__(self, names: Iterable[str], shape, tensor) -> None:
+    def __init__(
+        self,
+        names: Iterable[str],
+        shape: Callable[[str], tuple[int, ...]],
+        is_float: Callable[[str], bool],
+        tensor: Callable[[str], Tensor],
+    ) -> None:
         self.names = frozenset(names)
-        self.shape, self.tensor = shape, tensor
+        self.shape, self.is_float, self.tensor = shape, is_float, tensor
 
 
 def _open(path: Path) -> Shard:
@@ -146,33 +163,17 @@ def _open(path: Path) -> Shard:
 
 
 def _open_safetensors(path: Path) -> Shard:
-    _check_length(path)
+    check_safetensors(path)
     try:
         file = safe_open(path, framework="pt")
     except SafetensorError as error:
         raise ModelError(f"{path.name} is not a whole safetensors file ({error}).") from error
-    return Shard(file.keys(), lambda name: tuple(file.get_slice(name).get_shape()), file.get_tensor)
-
-
-def _check_length(path: Path) -> None:
-    """A short file is refused by name, before a library fails somewhere inside it."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        start = file.read(8)
-        length = struct.unpack("<Q", start)[0] if len(start) == 8 else None
-        if length is None or length + 8 > size:
-            raise ModelError(f"{path.name} in {path.parent} is cut short or not safetensors.")
-        try:
-            header = json.loads(file.read(length))
-            ends = [v["data_offsets"][1] for k, v in header.items() if k != "__metadata__"]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ModelError(f"{path.name} has a damaged safetensors header.") from error
-    missing = 8 + length + max(ends, default=0) - size
-    if missing > 0:
-        raise ModelError(
-            f"{path.name} in {path.parent} is {missing} bytes short: "
-            "the download is incomplete; fetch it again."
-        )
+    return Shard(
+        file.keys(),
+        lambda name: tuple(file.get_slice(name).get_shape()),
+        lambda name: file.get_slice(name).get_dtype() in FLOAT_NAMES,
+        file.get_tensor,
+    )
 
 
 def _open_bin(path: Path) -> Shard:
@@ -184,9 +185,30 @@ def _open_bin(path: Path) -> Shard:
     except Exception as error:
         raise ModelError(
             f"{path.name} is refused: it is damaged or holds more than tensors "
-            f"({str(error).splitlines()[0][:120]})."
+            f"({first_line(error, length=120)})."
         ) from error
-    return Shard(state, lambda name: tuple(state[name].shape), state.__getitem__)
+    for name, tensor in state.items():
+        if not isinstance(name, str) or tensor.layout != torch.strided or tensor.is_meta:
+            raise ModelError(
+                f"{path.name} is refused: {str(name)[:80]!r} is no named, dense tensor with values."
+            )
+    return Shard(
+        state,
+        lambda name: tuple(state[name].shape),
+        lambda name: state[name].dtype in FLOATS,
+        state.__getitem__,
+    )
+
+
+def _is_plain(name: object) -> bool:
+    """Whether a shard's name is that of a weight file in the same folder, and nothing else."""
+    return (
+        isinstance(name, str)
+        and name.isprintable()
+        and len(name.encode("utf8", "replace")) <= LONGEST_NAME
+        and Path(name).name == name
+        and name.endswith((".safetensors", ".bin"))
+    )
 
 
 def _starts_with(path: Path, mark: bytes) -> bool:

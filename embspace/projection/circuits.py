@@ -9,11 +9,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..errors import EmbspaceError
+from ..checking import index, one_of, positive, whole
+from ..errors import EmbspaceError, ModelError
 from ..models.attention import Attention
 from ..models.model import fold, reading, writing
-from ..notation import Circuit, Inverse, Norm
+from ..notation import CIRCUITS, INVERSES, NORMS, Circuit, Inverse, Norm
 from ..results import Result
+from ..vocabulary import filter_names
 from .factors import Factor
 from .pairs import TopPairs, top_of_rows, top_pairs
 
@@ -74,9 +76,15 @@ class CircuitPairs(Result):
         }
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a pair."""
+        """One row a pair: with the rms that its score is measured by, and how it was found."""
         where = {"layer": self.layer, "head": self.head, "circuit": self.circuit}
-        return [where | pair.to_dict() for pair in self.pairs]
+        how = {
+            "rms": self.rms,
+            "norm": self.settings.get("norm", ""),
+            "filters": " ".join(self.settings.get("filters", ())),
+            "model_hash": self.provenance.get("model_hash", ""),
+        }
+        return [where | pair.to_dict() | how for pair in self.pairs]
 
 
 class HeadCircuit:
@@ -98,10 +106,16 @@ class HeadCircuit:
         inverse: Inverse = "transpose",
         distance: int | None = None,
     ) -> None:
-        self.model, self.layer, self.head, self.distance = model, layer, head, distance
+        one_of(circuit, CIRCUITS, "circuit")
+        one_of(norm, NORMS, "norm")
+        one_of(inverse, INVERSES, "inverse")
+        self.model = model
         self.circuit: Circuit = circuit
         self.norm: Norm = norm
         self.inverse: Inverse = inverse
+        self.layer = index(layer, model.n_layers, "layer", error=ModelError)
+        self.head = index(head, model.n_heads, "head", error=ModelError)
+        self.distance = None if distance is None else whole(distance, "distance")
         if distance is not None and circuit == "vo":
             raise EmbspaceError("a relative distance applies to the QK circuit only.")
 
@@ -134,10 +148,11 @@ class HeadCircuit:
         exclude_same: bool = False,
     ) -> CircuitPairs:
         """The k largest (smallest) scores over all pairs that pass the filters, exactly."""
+        filters = filter_names(filters)
         mask = self.model.vocabulary.mask(filters)
         found = top_pairs(
             *self.factors,
-            k,
+            positive(k),
             smallest=smallest,
             rows=mask,
             columns=mask,
@@ -171,7 +186,7 @@ class HeadCircuit:
         filters: str | Iterable[str] = (),
         exclude_same: bool = False,
     ) -> CircuitPairs:
-        space = self.model.vocabulary
+        space, filters, k = self.model.vocabulary, filter_names(filters), positive(k)
         ids = space.token_ids(token)
         asked, about = self.factors[::-1] if swapped else self.factors
         mask = space.mask(filters)
@@ -201,7 +216,7 @@ class HeadCircuit:
             attended = attended @ rotation(self.model, self.layer, 0).to(attended)
         return fold(asks.T, read).T, fold(attended.T, read).T
 
-    def _result(self, found: TopPairs, filters: Any, **settings: Any) -> CircuitPairs:
+    def _result(self, found: TopPairs, filters: tuple[str, ...], **settings: Any) -> CircuitPairs:
         space = self.model.vocabulary
         pairs = tuple(
             Pair(i, j, score, space.labels[i], space.labels[j])
@@ -209,7 +224,6 @@ class HeadCircuit:
                 found.i.tolist(), found.j.tolist(), found.score.tolist(), strict=True
             )
         )
-        names = [filters] if isinstance(filters, str) else list(filters)
         return CircuitPairs(
             self.layer,
             self.head,
@@ -217,7 +231,7 @@ class HeadCircuit:
             pairs,
             self.rms,
             {"norm": self.norm, "inverse": self.inverse, "distance": self.distance}
-            | {"filters": names}
+            | {"filters": list(filters)}
             | settings,
             self.model.provenance,
             self.model.notes,
@@ -244,8 +258,12 @@ class Head:
     """One attention head, read in words: `vo`, `qk`, and the single vectors of its matrices."""
 
     def __init__(self, model: "Model", layer: int, head: int) -> None:
-        model.attention(layer).kv_head(head)  # refuses a head or layer that does not exist
-        self.model, self.layer, self.head = model, layer, head
+        self.model = model
+        self.layer = index(layer, model.n_layers, "layer", error=ModelError)
+        self.head = index(head, model.n_heads, "head", error=ModelError)
+
+    def __repr__(self) -> str:
+        return f"Head({self.model.name!r}, {self.layer}, {self.head})"
 
     @property
     def vo(self) -> HeadCircuit:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # Share of the multiplications of a full product that the pruned search does, as an order of
 # magnitude: 2 % measured on SmolLM2 (heads of 64), 10 to 30 % on Gemma-3 (heads of 256).
 SEARCHED, SEARCHED_AT, SEARCHED_POWER = 0.02, 64, 1.7
+SPELLINGS = 2  # of a word, with and without a leading space
+PAIR = 1000  # bytes a found pair takes in the search, as a result and while it is printed
 LABEL = 300  # bytes a token's text, label and index entry take
 SLACK = 256 << 20  # pools, tiles and copies of no great size
 CGROUP = Path("/sys/fs/cgroup")
@@ -49,8 +51,8 @@ class Needs:
             )
 
 
-def needs_of_circuits(model: "Model", n: int, *, rows: int | None = None) -> Needs:
-    """The strongest pairs of n circuits, over all tokens or only `rows` of them."""
+def needs_of_circuits(model: "Model", n: int, *, rows: int | None = None, k: int = 0) -> Needs:
+    """The k strongest pairs of n circuits, over all tokens or only `rows` of them."""
     V, d, d_h = len(model.vocabulary), model.d, model.d_head
     taking_part = V if rows is None else rows
     sides = 6 * taking_part * (d_h + 4) * _width(model)
@@ -58,13 +60,15 @@ def needs_of_circuits(model: "Model", n: int, *, rows: int | None = None) -> Nee
     searched = min(1.0, SEARCHED * (d_h / SEARCHED_AT) ** SEARCHED_POWER)
     search = 2.0 * taking_part**2 * d_h * searched
     flops = n * (projections + search) + _gram_flops(model)
-    return Needs(_common(model) + sides, _table_bytes(model), flops / flops_per_second())
+    found = min(n, 2) * min(k, taking_part**2) * PAIR  # two circuits of a head share a page
+    private = _common(model) + sides + found
+    return Needs(private, _table_bytes(model), flops / flops_per_second())
 
 
 def needs_of_rows(model: "Model", n: int) -> Needs:
     """Whole rows or columns of n circuits for one token."""
     V, d, d_h = len(model.vocabulary), model.d, model.d_head
-    flops = n * 8.0 * V * d * d_h + _gram_flops(model)
+    flops = n * SPELLINGS * 4.0 * V * d + 4.0 * d * d * d_h + _gram_flops(model)
     return Needs(_common(model) + 8 * V * 8, _table_bytes(model), flops / flops_per_second())
 
 
@@ -74,9 +78,15 @@ def needs_of_vectors(model: "Model", n: int, *, passes: int = 2) -> Needs:
     return Needs(_common(model) + 4 * BUFFER, _table_bytes(model), flops / flops_per_second())
 
 
-def needs_of_neurons(model: "Model", n_layers: int, *, passes: int) -> Needs:
-    """All vectors of n feed-forward layers or experts, one layer at a time."""
-    return needs_of_vectors(model, n_layers * _d_ff(model), passes=passes)
+def needs_of_neurons(
+    model: "Model", n_layers: int, *, passes: int, each: int | None = None
+) -> Needs:
+    """All neurons (or `each` of them) of n feed-forward layers or experts, layer by layer.
+
+    A neuron alone is three vectors at most, read from both ends; all are read by their values.
+    """
+    n = _d_ff(model) if each is None else 3 * each
+    return needs_of_vectors(model, n_layers * n, passes=passes)
 
 
 def needs_of_token(model: "Model") -> Needs:

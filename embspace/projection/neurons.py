@@ -6,7 +6,9 @@ from typing import Any
 
 import torch
 
+from ..checking import indices, positive
 from ..results import Result
+from ..vocabulary import filter_names
 from .vectors import FeedForwardReading, VectorTokens, rms_of
 
 
@@ -61,15 +63,13 @@ def read_neurons(
     filters: str | Iterable[str] = (),
 ) -> list[NeuronTokens]:
     """Keys and values of some neurons, exactly. Raises EmbspaceError for one not there."""
-    which = list(only)
-    for n in which:
-        _ = reading.values[n]  # refuses a neuron that does not exist
+    k, filters = positive(k), filter_names(filters)
+    which = indices(only, len(reading.values), reading.values.name)
     groups = {
         name: group.top_tokens(k, only=which, filters=filters)
         for name, group in reading.groups().items()
     }
-    names = [filters] if isinstance(filters, str) else list(filters)
-    settings = {"norm": reading.norm, "filters": names}
+    settings = {"norm": reading.norm, "filters": list(filters)}
     provenance = reading.model.provenance
     return [
         NeuronTokens(
@@ -88,6 +88,7 @@ def sharpest(
     reading: FeedForwardReading, limit: int, *, filters: str | Iterable[str] = ()
 ) -> list[int]:
     """The neurons whose value singles out a token most: largest max |x E| / rms, ties by number."""
+    limit = positive(limit, "limit")
     space, values = reading.model.vocabulary, reading.values.vectors
     _, scores = space.top(values, 1, absolute=True, allowed=space.mask(filters))
     rms = torch.tensor(rms_of(space, values), dtype=torch.float64)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..checking import positive
 from ..errors import EmbspaceError
 from .bounds import screen
 from .factors import Factor, table_size
@@ -104,8 +105,7 @@ def _check(left: Factor, right: Factor, k: int) -> None:
         raise EmbspaceError(
             f"the sides do not meet: widths {left.matrix.shape[1]} and {right.matrix.shape[1]}"
         )
-    if k < 1:
-        raise EmbspaceError(f"k must be at least 1, got {k}")
+    positive(k)
 
 
 def _count(factor: Factor, ids: Tensor | None) -> int:

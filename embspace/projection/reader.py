@@ -4,12 +4,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ..checking import indices
+from ..errors import EmbspaceError
 from ..models.load import load as load_model
 from ..models.model import Model
 from ..notation import Circuit, Group, Inverse, Norm
+from ..vocabulary import filter_names
 from .circuits import CircuitPairs, Head, HeadCircuit
 from .related import RelatedPairs, related_pairs
-from .token import TokenReading, read_token
+from .token import TokenReadings, read_token
 from .vectors import FeedForwardReading, VectorGroup, sub_heads
 
 
@@ -19,7 +22,13 @@ class Heads:
     def __init__(self, model: Model) -> None:
         self._model = model
 
+    def __repr__(self) -> str:
+        n_layers, n_heads = self._model.n_layers, self._model.n_heads
+        return f"Heads({self._model.name!r}, {n_layers} layers of {n_heads})"
+
     def __getitem__(self, at: tuple[int, int]) -> Head:
+        if not isinstance(at, tuple) or len(at) != 2:
+            raise EmbspaceError("a head is found by its layer and number: heads[layer, head].")
         layer, head = at
         return Head(self._model, layer, head)
 
@@ -38,7 +47,12 @@ class FeedForwards:
     def __init__(self, model: Model) -> None:
         self._model = model
 
+    def __repr__(self) -> str:
+        return f"FeedForwards({self._model.name!r}, {len(self)} layers)"
+
     def __getitem__(self, at: int | tuple[int, int | str]) -> FeedForwardReading:
+        if isinstance(at, tuple) and len(at) != 2:
+            raise EmbspaceError("a layer is found by ff[layer], an expert by ff[layer, expert].")
         layer, expert = at if isinstance(at, tuple) else (at, None)
         return FeedForwardReading(self._model, layer, expert)
 
@@ -68,9 +82,10 @@ class ReadableModel(Model):
         """Single sub-head vectors of W_Q, W_K, W_V or W_O, (d_h × d)."""
         return sub_heads(self, layer, head, group, norm)
 
-    def token(self, word: str, k: int = 20, **options: Any) -> list[TokenReading]:
+    def token(self, word: str, k: int = 20, **options: Any) -> TokenReadings:
         """Neighbours, heads and neurons of a word, one reading for each one-token spelling."""
-        return [read_token(self, i, k=k, **options) for i in self.vocabulary.token_ids(word)]
+        ids = self.vocabulary.token_ids(word)
+        return TokenReadings(tuple(read_token(self, i, k=k, **options) for i in ids))
 
     def related(self, layer: int, expert: int | str | None = None, **options: Any) -> RelatedPairs:
         """Key-value pairs of a layer that share tokens; see `related_pairs`."""
@@ -89,14 +104,16 @@ class ReadableModel(Model):
         **options: Any,
     ) -> Iterator[CircuitPairs]:
         """The strongest pairs of every head, one circuit at a time, as they are found."""
-        for layer in range(self.n_layers) if layers is None else layers:
-            for head in range(self.n_heads) if heads is None else heads:
+        rows, columns = range(self.n_layers), range(self.n_heads)
+        filters = filter_names(options.pop("filters", ()))
+        for layer in rows if layers is None else indices(layers, self.n_layers, "layer"):
+            for head in columns if heads is None else indices(heads, self.n_heads, "head"):
                 for circuit in circuits:
                     apart = distance if circuit == "qk" else None
                     found = HeadCircuit(
                         self, layer, head, circuit, norm=norm, inverse=inverse, distance=apart
                     )
-                    yield found.top_pairs(k, **options)
+                    yield found.top_pairs(k, filters=filters, **options)
 
 
 def load(name: str | Path, **options: Any) -> ReadableModel:

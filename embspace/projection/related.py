@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ..checking import positive
+from ..checking import seed as checked_seed
 from ..results import Result
 from ..vocabulary import VocabularySpace
 from .vectors import FeedForwardReading, VectorGroup
@@ -80,6 +82,7 @@ def related_pairs(
     Sim_k(x, y) is the Jaccard index of the top-k tokens of x E and y E (of |x E| and |y E| when
     `absolute`, as the paper takes parameter pairs). Gated layers: gate and up apart.
     """
+    k, seed = positive(k), checked_seed(seed)
     space = reading.model.vocabulary
     values = _top_ids(space, reading.values, k, absolute)
     shuffle = torch.randperm(len(values), generator=torch.Generator().manual_seed(seed))

@@ -1,6 +1,6 @@
 """One token across the model: neighbours in E, and the heads and neurons that use it most."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -8,9 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..checking import index, positive
 from ..notation import Norm
 from ..results import Result
-from ..vocabulary import BLOCK, VocabularySpace
+from ..vocabulary import BLOCK, VocabularySpace, filter_names
 from .circuits import HeadCircuit, root_mean_squares
 from .vectors import FeedForwardReading, Token
 
@@ -35,9 +36,10 @@ class HeadUse:
     partner: str
     score: float
     strength: float
+    partner_id: int
 
     def to_dict(self) -> dict[str, Any]:
-        """The six fields as a dict."""
+        """The seven fields as a dict."""
         return dict(vars(self))
 
 
@@ -85,10 +87,16 @@ class TokenReading(Result):
         }
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a neighbour, head or neuron; columns that do not apply are empty."""
+        """One row a neighbour, head or neuron; columns that do not apply are empty.
+
+        `query` is the token asked about, `token` and `id` the neighbour or the head's partner.
+        """
         columns = (
+            "query",
+            "query_id",
             "kind",
             "token",
+            "id",
             "layer",
             "head",
             "expert",
@@ -97,21 +105,63 @@ class TokenReading(Result):
             "score",
             "strength",
         )
-        rows = [{"kind": "neighbour", "token": t.label, "score": t.score} for t in self.neighbours]
-        rows += [{"kind": "head", "token": h.partner} | _pick(h, columns) for h in self.heads]
+        rows = [{"kind": "neighbour"} | t.to_dict() for t in self.neighbours]
+        rows += [
+            {"kind": "head", "token": h.partner, "id": h.partner_id} | _pick(h, columns)
+            for h in self.heads
+        ]
         rows += [_pick(n, columns) for n in self.neurons]
-        return [{column: row.get(column, "") for column in columns} for row in rows]
+        asked = {"query": self.token, "query_id": self.id}
+        return [{column: (asked | row).get(column, "") for column in columns} for row in rows]
+
+
+@dataclass(frozen=True)
+class TokenReadings(Result):
+    """The readings of a word, one for each of its spellings that is one token, as a sequence."""
+
+    readings: tuple[TokenReading, ...]
+
+    def __len__(self) -> int:
+        return len(self.readings)
+
+    def __iter__(self) -> Iterator[TokenReading]:
+        return iter(self.readings)
+
+    def __getitem__(self, n: int) -> TokenReading:
+        return self.readings[index(n, len(self), "spelling")]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All readings under "tokens"."""
+        return {"tokens": [reading.to_dict() for reading in self.readings]}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of all readings; `query` and `query_id` tell them apart."""
+        return [row for reading in self.readings for row in reading.rows()]
+
+    def __rich__(self) -> Any:
+        from rich.console import Group
+
+        return Group(*(reading.__rich__() for reading in self.readings))
+
+    def _repr_html_(self) -> str:
+        return "\n".join(reading._repr_html_() for reading in self.readings)
 
 
 def read_token(
-    model: "Model", i: int, *, k: int = 20, norm: Norm = "raw", filters: tuple[str, ...] = ()
+    model: "Model",
+    i: int,
+    *,
+    k: int = 20,
+    norm: Norm = "raw",
+    filters: str | Iterable[str] = (),
 ) -> TokenReading:
     """Everything the weights say about token i, over all layers, exactly.
 
     Neighbours by cosine; heads ranked by |strength| of their strongest partner in each of four
     roles; neurons by |strength|.
     """
-    space = model.vocabulary
+    space, k, filters = model.vocabulary, positive(k), filter_names(filters)
+    i = index(i, len(space), "token id")
     mask = space.mask(filters)
     e = space.table[i : i + 1].to(model.dtype)
     heads = list(_heads(model, e, norm, mask))
@@ -163,7 +213,7 @@ def _heads(model: "Model", e: Tensor, norm: Norm, mask: Tensor | None) -> Iterat
     for at, (j, score) in enumerate(zip(ids, scores, strict=True)):
         layer, head, circuit = about[at // 2]
         partner, role = model.vocabulary.labels[j], ROLES[circuit, at % 2]
-        yield HeadUse(layer, head, role, partner, score, score / max(rms[at // 2], 1e-30))
+        yield HeadUse(layer, head, role, partner, score, score / max(rms[at // 2], 1e-30), j)
 
 
 def _circuits(model: "Model", layer: int, norm: Norm) -> list[HeadCircuit]:

@@ -9,11 +9,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..errors import EmbspaceError
+from ..checking import index, indices, one_of, positive
+from ..errors import EmbspaceError, ModelError
+from ..models.feed_forward import chosen_expert
 from ..models.model import fold, reading, writing
-from ..notation import Group, Norm
+from ..notation import GROUPS, NORMS, Group, Norm
 from ..results import Result
-from ..vocabulary import BUFFER
+from ..vocabulary import BUFFER, filter_names
 
 if TYPE_CHECKING:
     from ..models.model import Model
@@ -90,9 +92,7 @@ class VectorGroup:
         return len(self.vectors)
 
     def __getitem__(self, n: int) -> "Vector":
-        if not 0 <= n < len(self):
-            raise EmbspaceError(f"{self.name} {n} does not exist: there are 0 to {len(self) - 1}.")
-        return Vector(self, n)
+        return Vector(self, index(n, len(self), self.name))
 
     def __repr__(self) -> str:
         return f"VectorGroup({self.name!r}, n={len(self)}, d={self.vectors.shape[1]})"
@@ -105,15 +105,16 @@ class VectorGroup:
         filters: str | Iterable[str] = (),
     ) -> list[VectorTokens]:
         """Both ends of x E for every vector (or those listed), exactly, ties by id."""
-        which = list(range(len(self)) if only is None else only)
+        k, filters = positive(k), filter_names(filters)
+        which = list(range(len(self)))
+        which = which if only is None else indices(only, len(self), self.name)
         space = self.model.vocabulary
         mask = space.mask(filters)
         chosen = self.vectors[which]
         high = _tokens(space, *space.top(chosen, k, allowed=mask))
         low = _tokens(space, *space.top(chosen, k, smallest=True, allowed=mask))
         lengths = chosen.double().norm(dim=1).tolist()
-        names = [filters] if isinstance(filters, str) else list(filters)
-        settings = {"norm": self.norm, "filters": names}
+        settings = {"norm": self.norm, "filters": list(filters)}
         return [
             VectorTokens(f"{self.name} {n}", t, b, length, rms, settings, self.model.provenance)
             for n, t, b, length, rms in zip(
@@ -127,6 +128,9 @@ class Vector:
 
     def __init__(self, group: VectorGroup, n: int) -> None:
         self.group, self.n = group, n
+
+    def __repr__(self) -> str:
+        return f"Vector({self.group.name} {self.n}, d={self.group.model.d})"
 
     @property
     def vector(self) -> Float[Tensor, "d"]:
@@ -147,11 +151,15 @@ class FeedForwardReading:
     def __init__(
         self, model: "Model", layer: int, expert: int | str | None = None, norm: Norm = "raw"
     ) -> None:
-        self.model, self.layer, self.expert = model, layer, expert
+        one_of(norm, NORMS, "norm")
+        self.model = model
         self.norm: Norm = norm
-        model.layout.block(layer)  # refuses a layer that does not exist
-        if expert not in model.experts(layer):
-            model.feed_forward(layer, expert)  # raises, naming the experts there are
+        self.layer = index(layer, model.n_layers, "layer", error=ModelError)
+        self.expert = chosen_expert(model, self.layer, expert)
+
+    def __repr__(self) -> str:
+        expert = "" if self.expert is None else f", expert={self.expert!r}"
+        return f"FeedForwardReading({self.model.name!r}, {self.layer}{expert}, norm={self.norm!r})"
 
     @cached_property
     def weights(self):
@@ -207,6 +215,8 @@ def sub_heads(
     model: "Model", layer: int, head: int, group: Group, norm: Norm = "raw"
 ) -> VectorGroup:
     """Single vectors of one head: columns of W_Q, W_K, W_V as d-vectors, rows of W_O (d_h × d)."""
+    one_of(group, GROUPS, "group")
+    one_of(norm, NORMS, "norm")
     attention = model.attention(layer)
     kv = attention.kv_head(head)
 

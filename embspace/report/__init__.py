@@ -1,4 +1,4 @@
-"""How results look: rich tables for terminals, HTML fragments for notebooks."""
+"""How results look: rich tables for terminals, plain text, HTML fragments for notebooks."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -6,10 +6,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .html import as_html as as_html
     from .terminal import as_rich as as_rich
+    from .terminal import as_text as as_text
     from .terminal import together as together
 
-_WHERE = {"as_html": "html", "as_rich": "terminal", "together": "terminal"}
-__all__ = ["as_html", "as_rich", "together"]
+_WHERE = {
+    "as_html": "html",
+    "as_rich": "terminal",
+    "as_text": "terminal",
+    "together": "terminal",
+}
+__all__ = ["as_html", "as_rich", "as_text", "together"]
 
 
 def __getattr__(name: str) -> Any:

@@ -22,18 +22,20 @@ class PairLine:
     """A circuit's strongest pairs in cells of equal width, as many as there is room for."""
 
     result: CircuitPairs
+    noise: float = 0.0  # ×rms below is dim
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         result = self.result
         best = result.pairs[0].score / max(result.rms, 1e-30) if result.pairs else 0.0
-        where = f"{result.layer:>5} {result.head:>4}  {result.circuit:2} {best:>6.1f}  "
-        line = Text.assemble(words(where, "dim", options.encoding))
+        where = f"{result.layer:>5} {result.head:>4}  {result.circuit:2} "
+        line = _start(where, best, self.noise)
         room = options.max_width - len(line)
-        n = max(1, (room + GAP) // (CELL + GAP))
-        width = (room + GAP) // n - GAP if room < UNBOUNDED else 0
-        for pair in result.pairs[: n if width else None]:
+        n, width = _cells(room, len(result.pairs))
+        for pair in result.pairs[:n]:
             line.append_text(_pair(pair, result.circuit, width, options.encoding))
             line.append(" " * GAP)
+        if n < len(result.pairs):
+            line.append_text(words("…", "dim", options.encoding))
         yield _ended(line)
 
 
@@ -42,13 +44,13 @@ class NeuronLine:
     """A neuron's keys and value in columns of equal width, each with its stronger end's tokens."""
 
     result: NeuronTokens
+    noise: float = 0.0  # ×rms below is dim
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         result = self.result
         expert = "" if result.expert is None else f"{result.expert}:"
         name = f"{expert}{result.neuron}"
-        line = Text(f"{result.layer:>5} {name:>9} {result.peak:>6.1f}  ")
-        line.stylize("dim")
+        line = _start(f"{result.layer:>5} {name:>9} ", result.peak, self.noise)
         for name, width in shares(tuple(result.vectors), options.max_width - line.cell_len):
             tone: Tone = "value" if name == "value" else "key"
             tokens = stronger_end(result.vectors[name], tone, width, options.encoding)
@@ -61,11 +63,11 @@ class VectorLine:
     """A vector's place in its group and the tokens of its stronger end."""
 
     result: VectorTokens
+    noise: float = 0.0  # ×rms below is dim
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         index = self.result.vector.rsplit(" ", 1)[-1]
-        line = Text(f"{index:>5} {self.result.peak:>6.1f}  ")
-        line.stylize("dim")
+        line = _start(f"{index:>5} ", self.result.peak, self.noise)
         room = options.max_width - line.cell_len
         width = room if room < UNBOUNDED else 0
         yield _ended(line.append_text(stronger_end(self.result, "value", width, options.encoding)))
@@ -90,6 +92,8 @@ class RelatedLine:
             line.append(f"{pair.neuron}: ", "dim")
             for label in pair.shared[:4]:
                 line.append_text(label_text(label, "value", options.encoding)).append(" ")
+            if len(pair.shared) > 4:
+                line.append_text(words("… ", "dim", options.encoding))
             line.append(" ")
         if options.max_width < UNBOUNDED:
             cut(line, options.max_width, options.encoding)
@@ -105,14 +109,35 @@ def stronger_end(vector: VectorTokens, tone: Tone, width: int, encoding: str) ->
     tokens = max(ends, key=lambda end: abs(end[0].score)) if ends else ()
     lower = bool(tokens) and tokens is vector.bottom
     text = Text.assemble(words("− " if lower else "", "dim", encoding))
+    more = words(" …", "dim", encoding)
     for n, token in enumerate(tokens):
         label = label_text(token.label, tone, encoding)
-        if width and n and text.cell_len + 1 + label.cell_len > width:
+        left = width - text.cell_len - bool(n) - label.cell_len
+        if width and n and left < (more.cell_len if n + 1 < len(tokens) else 0):
+            cut(text, width - more.cell_len, encoding)
+            text.append_text(more)
             break
         text.append(" " if n else "").append_text(label)
     if width:
         cut(text, width, encoding)
     return text
+
+
+def _start(where: str, peak: float, noise: float) -> Text:
+    """Where a line's result stands, dim, and its ×rms, dim where it may be noise."""
+    line = Text(where, style="")
+    line.stylize("dim")
+    return line.append(f"{peak:>6.1f}  ", "dim" if peak < noise else "")
+
+
+def _cells(room: int, n_pairs: int) -> tuple[int, int]:
+    """How many pairs a line shows, and in how many cells each; 0 for as many as it takes."""
+    if room >= UNBOUNDED:
+        return n_pairs, 0
+    n = max(1, (room + GAP) // (CELL + GAP))
+    if n < n_pairs:
+        room -= GAP + 1  # for the … that follows
+    return n, max(1, (room + GAP) // n - GAP)
 
 
 def _pair(pair: Pair, circuit: str, width: int, encoding: str) -> Text:

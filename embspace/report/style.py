@@ -4,6 +4,8 @@ import unicodedata
 
 from rich.text import Text
 
+from .view import WIDEST, clipped
+
 STYLES = {
     "asks": "green",
     "attended": "cyan",
@@ -21,7 +23,9 @@ ISOLATE, POP = "\u2068", "\u2069"
 
 
 def label_text(label: str, tone: str = "plain", encoding: str = "utf-8") -> Text:
-    """A token's label as it stands: no markup, no emoji codes; right-to-left text isolated."""
+    """A token's label: no markup, no emoji codes; right-to-left text isolated, long text cut."""
+    if len(label) > WIDEST:
+        label = clipped(label)
     shown = encodable(label, encoding)
     if any(unicodedata.bidirectional(char) in RIGHT_TO_LEFT for char in shown):
         shown = f"{ISOLATE}{shown}{POP}"

@@ -10,8 +10,9 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from .long import MANY_ROWS, long_table
 from .style import STYLES, label_text, words
-from .view import Column, Sheet, View, joined
+from .view import WIDEST, Column, Sheet, View, joined
 
 GAP = 2  # cells between columns
 LEAST = 12  # cells a column of tokens should have before optional columns are given up
@@ -52,7 +53,10 @@ class TableView:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self.view.title:
             yield words(self.view.title, "italic", options.encoding)
-        if self.view.rows:
+        if len(self.view.rows) > MANY_ROWS:
+            width = options.max_width
+            yield from long_table(self.view, _kept(self.view, width), console, width)
+        elif self.view.rows:
             yield table(self.view, options.max_width, options.encoding)
         else:
             yield words("(nothing)", "dim", options.encoding)
@@ -69,7 +73,8 @@ def _arranged(
     """Tables beside each other in a grid, or one by one with a blank line between."""
     widths = [Measurement.get(console, options, part).maximum for part in parts]
     needed = sum(widths) + APART * (len(widths) - 1)
-    if len(parts) > 1 and needed <= options.max_width <= UNBOUNDED:
+    short = all(len(part.view.rows) <= MANY_ROWS for part in parts)
+    if len(parts) > 1 and short and needed <= options.max_width <= UNBOUNDED:
         grid = Table.grid(padding=(0, APART, 0, 0), pad_edge=False)
         for width in widths:
             grid.add_column(width=width)
@@ -99,7 +104,7 @@ def table(view: View, width: int, encoding: str = "utf-8") -> Table:
     for n, row in enumerate(view.cells()):
         if n in view.breaks:
             grid.add_row()
-        grid.add_row(*(_cell(view.columns[at], row[at], encoding) for at in kept))
+        grid.add_row(*(_cell(view.columns[at], row[at], encoding, view.rows[n][at]) for at in kept))
     return grid
 
 
@@ -112,10 +117,11 @@ def shares(names: tuple[str, ...], room: int) -> list[tuple[str, int]]:
     return [(name, (room + GAP) // len(names) - GAP) for name in names]
 
 
-def _cell(column: Column, text: str, encoding: str) -> Text:
+def _cell(column: Column, text: str, encoding: str, value: Any) -> Text:
     if column.kind == "token":
         return label_text(text, column.tone, encoding)
-    return words(text, STYLES[column.tone], encoding)
+    noisy = column.noise and isinstance(value, float) and abs(value) < column.noise
+    return words(text, "dim" if noisy else STYLES[column.tone], encoding)
 
 
 def _kept(view: View, width: int) -> list[int]:
@@ -137,9 +143,18 @@ def _needed(view: View, kept: Sequence[int], width: int) -> int:
     return sum(squeezed) + GAP * (len(squeezed) - 1)
 
 
+def _most(column: Column) -> int:
+    """Cells that a cell of a column may take."""
+    return WIDEST if column.kind == "token" else UNBOUNDED
+
+
 def _widths(view: View, kept: Sequence[int]) -> list[int]:
     rows = view.cells()
     return [
-        max(cell_len(view.columns[at].header), *(cell_len(row[at]) for row in rows), 0)
+        max(
+            cell_len(view.columns[at].header),
+            *(min(cell_len(row[at]), _most(view.columns[at])) for row in rows),
+            0,
+        )
         for at in kept
     ]

@@ -2,9 +2,14 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from io import StringIO
 from typing import Any
 
-from .tables import SheetView
+from rich.console import Console
+
+from .style import ISOLATE, POP
+from .tables import UNBOUNDED, SheetView
+from .view import View
 from .views import sheet
 
 
@@ -13,9 +18,31 @@ def as_rich(result: Any) -> "SheetView":
     return SheetView(sheet(result))
 
 
-def together(results: Iterable[Any]) -> "SheetView":
-    """Results of one place (a head's circuits) as one sheet, with the first one's heading."""
+def as_text(result: Any, width: int | None = None) -> str:
+    """A result as plain text, without colours: as wide as it needs, or `width` cells."""
+    screen = Console(file=StringIO(), width=width or UNBOUNDED, color_system=None)
+    with screen.capture() as captured:
+        screen.print(result if hasattr(result, "__rich__") else as_rich(result))
+    text = captured.get().replace(ISOLATE, "").replace(POP, "")
+    return "\n".join(line.rstrip(" ") for line in text.rstrip("\n").split("\n"))
+
+
+def together(results: Iterable[Any], noise: float = 0.0) -> "SheetView":
+    """Results of one place (a head's circuits) as one sheet, with the first one's heading.
+
+    ×rms below `noise` is shown dim.
+    """
     sheets = [sheet(result) for result in results]
     notes = dict.fromkeys(note for each in reversed(sheets) for note in each.notes)
-    views = tuple(view for each in sheets for view in each.views)
+    views = tuple(_over(view, noise) for each in sheets for view in each.views)
     return SheetView(replace(sheets[0], views=views, notes=tuple(notes)))
+
+
+def _over(view: View, noise: float) -> View:
+    """The same view, whose ×rms is dim below `noise` only."""
+    if not noise:
+        return view
+    columns = tuple(
+        replace(c, noise=noise, tone="plain") if c.header == "×rms" else c for c in view.columns
+    )
+    return replace(view, columns=columns)

@@ -3,9 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import PurePath
 from typing import Any, Literal
 
+from rich.cells import cell_len, set_cell_size
+
+WIDEST = 80  # cells of a label that a table shows; exports keep all of it
 Kind = Literal["token", "number", "text"]
 Tone = Literal["asks", "attended", "promoted", "key", "value", "good", "bad", "faint", "plain"]
 
@@ -22,6 +26,7 @@ class Column:
     tone: Tone = "plain"
     drop: int = 0
     digits: int = 4  # of the largest number in a column of numbers
+    noise: float = 0.0  # numbers of less size are shown dim
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,10 @@ class View:
 
     def cells(self) -> list[tuple[str, ...]]:
         """All cells as text, row by row; each column of numbers with the same decimals."""
+        return self._cells
+
+    @cached_property
+    def _cells(self) -> list[tuple[str, ...]]:
         columns = [
             numbers(values, column.digits) if column.kind == "number" else [*map(_plain, values)]
             for column, values in zip(self.columns, zip(*self.rows, strict=True), strict=False)
@@ -71,6 +80,13 @@ def shown(text: str) -> str:
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
     )
+
+
+def clipped(text: str, cells: int = WIDEST) -> str:
+    """Text of at most so many cells, its cut end marked."""
+    if cell_len(text) <= cells:
+        return text
+    return set_cell_size(text[:cells], cells - 1).rstrip() + "…"
 
 
 def model_name(provenance: dict[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """Which tables each kind of result is shown as."""
 
+from collections.abc import Sequence
 from functools import singledispatch
 from itertools import zip_longest
 from typing import Any
@@ -8,12 +9,24 @@ from ..models.certify import Certificate, Row
 from ..projection.circuits import SIDES, CircuitPairs
 from ..projection.neurons import NeuronTokens
 from ..projection.related import RelatedPairs
-from ..projection.token import HeadUse, NeuronUse, TokenReading
+from ..projection.token import ROLES, HeadUse, NeuronUse, TokenReading
 from ..projection.vectors import Token, VectorTokens
 from ..results import Result
-from .view import Column, Sheet, Tone, View, joined, model_name, origin, settings_line, shown
+from .view import (
+    Column,
+    Sheet,
+    Tone,
+    View,
+    clipped,
+    joined,
+    model_name,
+    origin,
+    settings_line,
+    shown,
+)
 
 TONES: dict[str, Tone] = {"asks": "asks", "attended to": "attended", "promoted": "promoted"}
+CIRCUIT_OF = {role: circuit for (circuit, _), role in ROLES.items()}
 SHARED = 12  # shared tokens of a related pair that a table shows
 
 
@@ -147,18 +160,31 @@ def _expert(expert: int | str | None) -> str:
 
 @sheet.register
 def _(result: TokenReading) -> Sheet:
-    title = joined(model_name(result.provenance), f"{result.token} (id {result.id})")
+    title = joined(model_name(result.provenance), f"{clipped(result.token)} (id {result.id})")
     columns = (Column("cosine", "number"), Column("token", "token", "value"))
     neighbours = tuple((token.score, token.label) for token in result.neighbours)
     views = (
         View(columns, neighbours, "neighbours in E"),
-        _heads(result.heads),
+        _heads(_distinct(result.heads, result.token)),
         _neurons(result.neurons),
     )
     return Sheet(title, settings_line(result.settings), views, origin(result.provenance))
 
 
-def _heads(uses: tuple[HeadUse, ...]) -> View:
+def _distinct(uses: tuple[HeadUse, ...], token: str) -> list[HeadUse]:
+    """The uses without the second mention of a head that pairs the token with itself."""
+    seen: set[tuple[int, int, str]] = set()
+    kept: list[HeadUse] = []
+    for use in uses:
+        itself = (use.layer, use.head, CIRCUIT_OF[use.role])
+        if use.partner != token or itself not in seen:
+            kept.append(use)
+        if use.partner == token:
+            seen.add(itself)
+    return kept
+
+
+def _heads(uses: Sequence[HeadUse]) -> View:
     columns = (
         Column("layer", "number"),
         Column("head", "number"),
@@ -191,7 +217,7 @@ def _neuron(use: NeuronUse) -> str:
 def _(result: Certificate) -> Sheet:
     columns = (
         Column("claim", "text"),
-        Column("largest error", "text"),
+        Column("largest relative error", "text"),
         Column("layer", "number", drop=2),
         Column("tolerance", "text", "faint", drop=1),
         Column("", "text", "good" if result.passed else "bad"),
@@ -203,7 +229,9 @@ def _(result: Certificate) -> Sheet:
     verdict = "passed" if result.passed else "FAILED"
     title = joined(model_name({"model": result.model}), f"certificate {verdict}")
     layers = f"{len(result.layers)} of {result.n_layers} layers, seed {result.seed}"
-    about = joined(f"{result.model_type} against its own forward pass", layers)
+    about = joined(
+        "our parts against the model's own forward pass, over the largest true value", layers
+    )
     void = tuple(f"{row.what}: {row.note}." for row in result.rows if row.error is None)
     return Sheet(title, about, (View(columns, rows),), void + origin(vars(result)))
 

@@ -52,6 +52,8 @@ def test_a_wrong_path_is_one_line(run, in_folder, command):
         ("vectors", "--group", "q", "--layer", 0, "--head", 0, "--index", 8),
         ("token", "unpronounceable"),
         ("check", "--layers", "0-7"),
+        ("check", "--layers", "0-999999999999"),
+        ("vectors", "--group", "q", "--layer", 0, "--head", 0, "--filter", "letters"),
     ],
     ids=str,
 )
@@ -72,6 +74,13 @@ def test_what_does_not_exist_is_one_line(run, tiny_gpt2, arguments):
         ("vectors", "--layer", 0),
         ("token",),
         ("check", "--layers", "a-b"),
+        ("check", "--layers", "2-1"),
+        ("check", "--no-check"),
+        ("heads", ""),
+        ("heads", "--csv", ""),
+        ("token", "sample-gpt2"),
+        ("token", "bert-seed3"),
+        ("ff", "--layer", 0, "--neuron", 1, "--limit", 2),
         ("haeds",),
         ("--colour",),
     ],
@@ -104,6 +113,52 @@ def test_an_interrupt_is_130_and_silent(run, tiny_gpt2, monkeypatch):
     monkeypatch.setattr(embspace, "load", interrupted, raising=False)
     result = run("heads", tiny_gpt2)
     assert result.exit_code == 130 and result.stderr.strip() == ""
+
+
+def test_a_swallowed_interrupt_is_130_too(run, tiny_gpt2, monkeypatch):
+    from embspace_cli import interrupt
+
+    def swallowed(*_, **__):
+        interrupt._seen.append(2)
+        raise ImportError("Could not import module")
+
+    monkeypatch.setattr(interrupt, "_seen", [])
+    monkeypatch.setattr(embspace, "load", swallowed, raising=False)
+    result = run("heads", tiny_gpt2)
+    assert result.exit_code == 130 and result.stderr.strip() == ""
+
+
+@pytest.mark.parametrize("arguments", [(), ("--json",)], ids=str)
+def test_a_failure_at_the_first_result_prints_nothing(run, tiny_gpt2, monkeypatch, arguments):
+    from embspace.projection.circuits import HeadCircuit
+
+    def fails_at_once(*_, **__):
+        raise embspace.EmbspaceError("no pairs.")
+
+    monkeypatch.setattr(HeadCircuit, "top_pairs", fails_at_once)
+    fails(run("heads", tiny_gpt2, *arguments))
+
+
+def test_what_does_not_exist_is_refused_before_the_proof(run, tiny_gpt2, monkeypatch):
+    from embspace.models import certify
+
+    monkeypatch.setattr(certify, "require", lambda model: pytest.fail("proved first"))
+    for command, *rest in (
+        ("heads", "--head", 17),
+        ("heads", "--filter", "letters"),
+        ("heads", "--token", "#100000"),
+        ("ff", "--layer", 9),
+        ("ff", "--filter", "letters"),
+        ("vectors", "--group", "q", "--layer", 0, "--head", 9),
+        ("token", "#100000"),
+    ):
+        fails(run(command, tiny_gpt2, *rest))
+
+
+def test_one_bad_word_does_not_keep_others_from_being_read(run, tiny_gpt2):
+    result = run("token", tiny_gpt2, "#65", "#100000", "#66", "-k", 2)
+    assert result.exit_code == 1 and "100000" in result.stderr
+    assert "(id 65)" in result.stdout and "(id 66)" in result.stdout
 
 
 def test_a_csv_that_cannot_be_written_is_one_line(run, tiny_gpt2, tmp_path):

@@ -38,6 +38,20 @@ def test_completion_is_offered(run):
     assert "complete" in found.stdout and "embspace" in found.stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["embspace", "heads", "bert-seed2"], "bert-seed24"),
+        (["embspace", "ff", "--filter", "wor"], "words"),
+    ],
+    ids=str,
+)
+def test_names_are_completed(run, words, expected):
+    env = {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    found = run(_EMBSPACE_COMPLETE="bash_complete", **env)
+    assert expected in found.stdout
+
+
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_both_flags_of_help_work(run, flag):
     found = run(flag)

@@ -5,6 +5,10 @@ import os
 import pty
 import re
 import select
+import shlex
+import signal
+import subprocess
+import sys
 
 import pytest
 from rich.cells import cell_len
@@ -26,10 +30,10 @@ def test_a_pipe_loses_nothing(run, awkward):
     import embspace
 
     result = embspace.load(awkward).heads[0, 0].vo.top_pairs(400)
-    shown = run("heads", awkward, *HEAD, "--circuit", "vo", "-k", 400).stdout
+    shown = run("heads", awkward, *HEAD, "--circuit", "vo", "-k", 400, COLUMNS="").stdout
     lines = shown.split("\n")
     for pair in result.pairs:
-        assert any(pair.source in line and pair.target in line for line in lines)
+        assert any(pair.source in line and pair.target in line for line in lines), pair
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
@@ -46,8 +50,6 @@ def test_stdout_holds_the_results_and_nothing_else(run, tiny_gpt2):
 
 def in_terminal(arguments: list[object], **env: str) -> str:
     """What a command writes to a terminal, escape codes included."""
-    import sys
-
     command = [sys.executable, "-m", "embspace", *(str(a) for a in arguments)]
     environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "40"} | env
     child, screen = pty.fork()
@@ -84,8 +86,37 @@ def test_a_reader_that_leaves_is_no_error(process, tiny_gpt2):
     running.stdout.readline()
     running.stdout.close()
     assert running.stderr.read() == ""
-    assert running.wait() != 0
+    assert running.wait() == 141
     running.stderr.close()
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_closed_streams_are_no_error(tiny_gpt2, number):
+    command = [sys.executable, "-m", "embspace", "heads", str(tiny_gpt2), "--layer", "0"]
+    shell = f"exec {shlex.join(command)} {number}>&-"
+    ended = subprocess.run(["sh", "-c", shell], capture_output=True, text=True)
+    assert ended.returncode == 0 and ended.stderr == ""
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "999999999999"])
+def test_columns_beyond_reason_are_no_error(run, tiny_gpt2, columns):
+    for command in (("heads",), ("heads", *HEAD), ("ff",)):
+        name, *rest = command
+        shown = run(name, tiny_gpt2, *rest, COLUMNS=columns)
+        assert shown.exit_code == 0 and shown.stdout
+
+
+def test_an_interrupt_ends_with_130_and_no_traceback(process, tiny_gpt2):
+    running = process("heads", tiny_gpt2, "-k", 5000)
+    running.stdout.readline()
+    running.send_signal(signal.SIGINT)
+    _, errors = running.communicate()
+    assert running.returncode == 130 and errors.strip() == ""
+
+
+def test_right_to_left_marks_stay_out_of_pipes(run, awkward):
+    shown = run("heads", awkward, *HEAD, "-k", 900).stdout
+    assert "שלום" in shown and "\u2068" not in shown
 
 
 def test_a_terminal_without_unicode_is_no_error(process, awkward):

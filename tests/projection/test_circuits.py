@@ -1,5 +1,7 @@
 """Head circuits equal their definition, computed densely from the checkpoint's own tensors."""
 
+import csv
+
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -93,7 +95,11 @@ def test_the_result_is_a_dict_with_ids_scores_and_labels(model):
     assert set(first) == {"i", "j", "score", "source", "target"}
     assert first["source"] == model.vocabulary.labels[first["i"]]
     assert result.provenance["model_hash"] == model.checkpoint.fingerprint
-    assert result.to_csv().splitlines()[0] == "layer,head,circuit,i,j,score,source,target"
+    header, first, *_ = csv.reader(result.to_csv().splitlines())
+    assert header[:8] == ["layer", "head", "circuit", "i", "j", "score", "source", "target"]
+    row = dict(zip(header[8:], first[8:], strict=True))
+    assert float(row["rms"]) == result.rms and row["model_hash"] == model.checkpoint.fingerprint
+    assert (row["norm"], row["filters"]) == ("raw", " ".join(result.settings["filters"]))
 
 
 def test_a_survey_visits_every_head_once_in_order(model):

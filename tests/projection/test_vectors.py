@@ -80,7 +80,7 @@ def test_an_ungated_layer_has_no_gate(gpt2):
     "read", ["ff[3]", "ff[-1]", "ff[0, 1]", "ff[0].values[52]", "ff[0].keys[-1]"]
 )
 def test_what_does_not_exist_is_refused_by_name(gpt2, read):
-    with pytest.raises(EmbspaceError, match="exist|expert"):
+    with pytest.raises(EmbspaceError, match=r"exist|expert"):
         eval(f"model.{read}", {"model": gpt2})
 
 
@@ -141,3 +141,26 @@ def test_csv_cells_that_a_spreadsheet_would_run_are_made_inert(gpt2):
     cells = [row["token"] for row in csv.DictReader(io.StringIO(result.to_csv()))]
     assert len(cells) == 600
     assert not [cell for cell in cells if cell[:1] in "=+-@" and cell]
+
+
+def test_the_readings_of_a_word_are_one_result_that_tells_its_tokens_apart(tiny_gpt2):
+    model = embspace.load(tiny_gpt2)
+    readings = model.token("#65", 3)
+    assert len(readings) == 1 and readings[0] is next(iter(readings))
+    assert readings.to_dict() == {"tokens": [readings[0].to_dict()]}
+    rows = readings.rows()
+    assert {(row["query"], row["query_id"]) for row in rows} == {(readings[0].token, 65)}
+    labels = model.vocabulary.labels
+    named = [row for row in rows if row["kind"] in ("neighbour", "head")]
+    assert len(named) == 6 and all(labels[row["id"]] == row["token"] for row in named)
+
+
+def test_results_print_as_tables_and_handles_say_what_they_are(tiny_gpt2):
+    model = embspace.load(tiny_gpt2)
+    for result in (model.token("#65", 2), model.heads[0, 1].vo.top_pairs(2)):
+        assert len(str(result).splitlines()) > 3 and "\x1b" not in str(result)
+        assert "score" in str(result)
+    assert repr(model.heads[1, 2]).endswith(", 1, 2)")
+    assert "3 layers of 4" in repr(model.heads) and "3 layers" in repr(model.ff)
+    assert repr(model.ff[0]).endswith(", 0, norm='raw')")
+    assert repr(model.ff[0].values[7]) == "Vector(layer 0 value 7, d=32)"

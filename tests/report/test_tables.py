@@ -2,14 +2,17 @@
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
 import embspace
-from embspace.report import as_rich, together
+from embspace.projection.vectors import Token, VectorTokens
+from embspace.report import as_rich, as_text, together
 from embspace.report.lines import NeuronLine, PairLine
+from embspace.report.noise import largest_of
 
 WIDTHS = (40, 80, 200)
 
@@ -134,3 +137,53 @@ def test_tokens_of_a_survey_are_not_dimmed(results):
     console.print(NeuronLine(results["neuron"]))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert "\x1b[36m" in shown and "\x1b[2;36m" not in shown and "\x1b[2;35m" not in shown
+
+
+def test_very_many_rows_are_printed_in_columns(results):
+    shown = printed(as_rich(results["pairs"]), 80).split("\n")
+    assert len(results["pairs"].pairs) > 1000
+    arrows = {cell_len(line[: line.index("→")]) for line in shown[4:] if "→" in line}
+    assert len(arrows) == 1
+
+
+def test_endless_labels_are_cut_in_tables_only():
+    found = VectorTokens("value 1", (Token(3, "ab" * 5000, 1.5),), (), 1.0, 0.5)
+    shown = as_text(found)
+    assert "ab" * 30 in shown and "…" in shown
+    assert max(map(cell_len, shown.split("\n"))) < 120
+    assert "ab" * 5000 in found.to_json() and "ab" * 5000 in found.to_csv()
+
+
+def test_a_score_that_chance_explains_is_dim(results):
+    def ansi(renderable) -> str:
+        console = Console(file=io.StringIO(), width=80, force_terminal=True)
+        console.print(renderable)
+        return console.file.getvalue()  # type: ignore[attr-defined]
+
+    few = replace(results["pairs"], pairs=results["pairs"].pairs[:1])
+    peak = few.pairs[0].score / few.rms
+    for noise, dim in ((peak + 1, True), (peak - 1, False)):
+        assert (f"\x1b[2m{peak:>6.1f}" in ansi(PairLine(few, noise))) is dim
+        assert (f"\x1b[2m{peak:.2f}" in ansi(together([few], noise))) is dim
+
+
+def test_what_chance_explains_grows_slowly():
+    assert largest_of(50_000**2) == pytest.approx(6.58, abs=0.01)
+    assert largest_of(50_000) == pytest.approx(4.65, abs=0.01)
+
+
+def test_lists_that_do_not_fit_say_so(results):
+    for line in (PairLine(results["pairs"]), NeuronLine(results["neuron"])):
+        assert "…" in printed(line, 80)
+
+
+def test_a_head_that_pairs_a_token_with_itself_is_listed_once(results):
+    reading = results["token"]
+    use = replace(reading.heads[0], partner=reading.token, role="reads it, promotes")
+    twice = replace(reading, heads=(use, replace(use, role="writes it on seeing")))
+    assert as_text(twice).count("reads it") == 1 and "writes it" not in as_text(twice)
+
+
+def test_text_is_plain_and_as_wide_as_asked(results):
+    shown = as_text(results["pairs"], 60)
+    assert "\x1b" not in shown and max(map(cell_len, shown.split("\n"))) <= 60
