@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -13,19 +14,19 @@ WIDTH, WIDEST = 100, 200  # columns of a table as text where no terminal says, a
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(ABC):
     """Base of all results: frozen, with `to_dict`, `to_json`, `to_csv` and a rich and HTML view.
 
     How a result looks is decided in `embspace.report`, which is looked up only when it is shown.
     """
 
+    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings, for JSON."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rows(self) -> list[dict[str, Any]]:
         """The result as a table, one dict a row with the same keys."""
-        raise NotImplementedError
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """`to_dict` as JSON text; characters outside ASCII stay readable, odd bytes are escaped."""
