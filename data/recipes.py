@@ -27,10 +27,10 @@ class Recipe:
 
 
 RECIPES = {
-    "sample-gpt2": Recipe("gpt2", 11, 160, 4, 4, 2_500_000, 3e-3, 24, n_inner=96, weight_decay=0.5),
-    "sample-gpt2-b": Recipe("gpt2", 12, 128, 4, 4, 1_000_000, 2e-3, 24, "sample-gpt2"),
-    "sample-bert-a": Recipe("bert", 21, 128, 6, 4, 7_000_000, 1e-3, 16),
-    "sample-bert-b": Recipe("bert", 22, 128, 6, 4, 7_000_000, 1e-3, 16, "sample-bert-a"),
+    "sample-gpt2": Recipe("gpt2", 11, 160, 4, 8, 5_000_000, 3e-3, 24, n_inner=96, weight_decay=0.5),
+    "sample-gpt2-b": Recipe("gpt2", 12, 128, 4, 4, 4_000_000, 2e-3, 24, "sample-gpt2"),
+    "sample-bert-a": Recipe("bert", 21, 128, 6, 4, 12_000_000, 1e-3, 16),
+    "sample-bert-b": Recipe("bert", 22, 128, 6, 4, 12_000_000, 1e-3, 16, "sample-bert-a"),
 }
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import singledispatch
+from importlib import import_module
 from itertools import zip_longest
 from typing import Any
 
@@ -28,6 +29,8 @@ from .view import (
 TONES: dict[str, Tone] = {"asks": "asks", "attended to": "attended", "promoted": "promoted"}
 CIRCUIT_OF = {role: circuit for (circuit, _), role in ROLES.items()}
 SHARED = 12  # shared tokens of a related pair that a table shows
+# Result -> the file in `sheets` that registers how it looks, imported when one is shown.
+SHEETS: dict[str, str] = {}
 
 
 @singledispatch
@@ -35,6 +38,11 @@ def sheet(result: Any) -> Sheet:
     """The tables of a result, in reading order; any Result can at least be shown row by row."""
     if not isinstance(result, Result):
         raise TypeError(f"{type(result).__name__} is not a result of embspace.")
+    topic = SHEETS.get(type(result).__name__)
+    if topic:
+        import_module(f".sheets.{topic}", __package__)
+        if sheet.dispatch(type(result)) is not sheet.dispatch(object):
+            return sheet(result)
     rows = result.rows()
     columns = tuple(Column(name, "token") for name in (rows[0] if rows else ()))
     cells = tuple(tuple(row.values()) for row in rows)
