@@ -9,6 +9,7 @@ from typing import Any
 from embspace.cache import cache_folder
 from embspace.models.aliases import ALIASES, DEFAULT_SAMPLE, bundled, bundled_names
 from embspace.models.families import BY_TYPE
+from embspace.models.files import path_of
 
 NO_ALIAS = "no alias"
 
@@ -39,7 +40,7 @@ def describe(name: str) -> dict[str, Any]:
 
 
 def _meaning(name: str) -> tuple[Path | None, str, str]:
-    path = Path(name).expanduser()
+    path = path_of(name)
     sample = bundled(name)
     if path.is_dir():
         return path, "folder", str(path)

@@ -75,7 +75,7 @@ class _Readings:
 def _places(model: "ReadableModel", layer: int | None, expert: str | None) -> list[Place]:
     """Layers and experts; raises EmbspaceError for those that do not exist."""
     if expert is not None:
-        asked = int(expert) if expert.isdigit() else expert
+        asked = int(expert) if expert.isascii() and expert.isdecimal() else expert
         return [(at, asked) for at in (range(model.n_layers) if layer is None else [layer])]
     layers = range(model.n_layers) if layer is None else [layer]
     return [(at, each) for at in layers for each in model.experts(at)]

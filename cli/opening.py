@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from embspace.errors import CannotRunError, CertificateError, ResourceError
+from embspace.errors import CannotRunError, CertificateError, ModelError, ResourceError
 from embspace.models.aliases import bundled
+from embspace.models.files import path_of
 
 from .interrupt import stop_if_interrupted
 from .terminal import console, say
@@ -56,7 +56,10 @@ class Opening:
     @property
     def is_here(self) -> bool:
         """Whether nothing is downloaded, whose progress bar would be in the way of a spinner."""
-        return Path(self.model).expanduser().exists() or bundled(self.model) is not None
+        try:
+            return path_of(self.model).exists() or bundled(self.model) is not None
+        except ModelError:  # no such path can be: opening it says why
+            return False
 
     def open_unproved(self) -> "ReadableModel":
         """The model as it is. Raises EmbspaceError."""

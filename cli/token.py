@@ -2,13 +2,13 @@
 
 import functools
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from embspace.errors import VocabularyError
+from embspace.errors import ModelError, VocabularyError
 from embspace.models.aliases import ALIASES, DEFAULT_SAMPLE, bundled
+from embspace.models.files import path_of
 
 from . import completion
 from . import options as o
@@ -52,10 +52,10 @@ def _names_a_model(text: str) -> bool:
     """Whether a single argument is rather a model than a word: sample, alias or path."""
     is_path = os.sep in text or text in (".", "..") or text.endswith(".gguf")
     try:
-        path = Path(text).expanduser()
+        path = path_of(text)
         named = text in ALIASES or bundled(text) is not None
         return named or (path / "config.json").is_file() or (is_path and path.exists())
-    except (OSError, ValueError, RuntimeError):  # longer than any path, or of no such user
+    except ModelError:  # longer than any path, or of no such user
         return False
 
 

@@ -113,9 +113,13 @@ def chosen_expert(model: "Model", layer: int, expert: int | str | None) -> int |
     if expert is not None and not isinstance(expert, str):
         expert = whole(expert, "expert", error=ModelError)
     known = expert_keys(model, layer)
-    if expert not in known:
-        raise ModelError(f"layer {layer} has no expert {expert!r}; it has {_named(known)}.")
-    return expert
+    if expert in known:
+        return expert
+    if expert is None:
+        raise ModelError(f"layer {layer} is a mixture: name one of its experts ({_named(known)}).")
+    if known == [None]:
+        raise ModelError(f"layer {layer} is no mixture: it has no expert {expert!r}, nor any.")
+    raise ModelError(f"layer {layer} has no expert {expert!r}: it has {_named(known)}.")
 
 
 def expert_paths(model: "Model", expert: int | str) -> tuple[str, str, str]:
@@ -187,7 +191,5 @@ def _clamped_swiglu(config: Any) -> Callable[[dict[str, Tensor]], Tensor]:
 
 
 def _named(keys: list[int | str | None]) -> str:
-    if keys == [None]:
-        return "one feed-forward layer (expert None)"
     numbers = [k for k in keys if isinstance(k, int)]
     return f"0 to {len(numbers) - 1}" + (" and 'shared'" if "shared" in keys else "")

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,22 @@ from ..errors import ModelError
 from .messages import first_line
 
 LONGEST_HEADER = 100_000_000  # bytes, the limit of the format
+
+
+def path_of(name: str) -> Path:
+    """A name as a path, `~` resolved. Raises ModelError where the system can look up no such path.
+
+    Too long, a NUL inside, nobody's home: none of them is a path or the name of a model.
+    """
+    try:
+        path = Path(name).expanduser()
+        with suppress(FileNotFoundError, NotADirectoryError):
+            path.stat()
+        return path
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or first_line(error)
+        shown = name if len(name) <= 80 else name[:79] + "…"
+        raise ModelError(f"{shown!r} cannot be opened: {reason}.") from error
 
 
 def read_json_file(path: Path, what: str = "valid JSON") -> Any:

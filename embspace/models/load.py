@@ -11,7 +11,7 @@ import torch
 from ..errors import ModelError
 from .aliases import ALIASES, bundled, bundled_names
 from .families import BY_TYPE, GENERIC, Family
-from .files import read_json_file
+from .files import path_of, read_json_file
 from .layout import Layout, resolve, text_part
 from .messages import first_line
 from .model import Model
@@ -122,7 +122,7 @@ class _Source:
 
 
 def _source(name: str, revision: str | None) -> _Source:
-    path = _path(name)
+    path = path_of(name)
     if path.is_dir():
         return _Source(path)
     if path.suffix == ".gguf":
@@ -139,20 +139,6 @@ def _source(name: str, revision: str | None) -> _Source:
     if path.is_file() or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ModelError(f"{name} is no model folder (expected config.json and weights in it).")
     return _Source(_from_hub(ALIASES.get(name, name), revision))
-
-
-def _path(name: str) -> Path:
-    """A model's name as a path. Raises ModelError where it can be neither name nor path."""
-    try:
-        path = Path(name).expanduser()
-        path.stat()
-        return path
-    except (FileNotFoundError, NotADirectoryError):
-        return Path(name).expanduser()
-    except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL, nobody's home
-        reason = (error.strerror if isinstance(error, OSError) else None) or first_line(error)
-        shown = name if len(name) <= 80 else name[:79] + "…"
-        raise ModelError(f"{shown!r} cannot be opened: {reason}.") from error
 
 
 def _from_hub(repo: str, revision: str | None) -> Path:

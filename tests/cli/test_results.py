@@ -7,6 +7,7 @@ import json
 import pytest
 
 import embspace
+from embspace.errors import EmbspaceError
 from embspace.projection.neurons import read_neurons, sharpest
 
 
@@ -205,3 +206,8 @@ def test_experts_are_read_one_by_one(run, mixture):
     assert [(x["layer"], x["expert"]) for x in survey] == [(n, e) for n in (0, 1) for e in range(3)]
     assert "expert 2 neuron 4" in run(*where[:-1]).stdout
     assert run(*where, "--expert", 7).exit_code == 1
+
+
+def test_a_mixture_read_without_an_expert_is_told_which_there_are(mixture):
+    with pytest.raises(EmbspaceError, match=r"is a mixture: name one of its experts \(0 to 2\)"):
+        embspace.load(mixture).ff[1].groups()

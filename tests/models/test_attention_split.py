@@ -64,5 +64,5 @@ def test_a_head_that_does_not_exist_is_refused_with_the_range(tiny_llama, head: 
 
 
 def test_an_expert_that_does_not_exist_is_refused(tiny_llama):
-    with pytest.raises(ModelError, match="no expert 0; it has one feed-forward layer"):
+    with pytest.raises(ModelError, match="layer 0 is no mixture: it has no expert 0"):
         load(tiny_llama).feed_forward(0, 0)
