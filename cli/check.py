@@ -1,6 +1,5 @@
 """`embspace check`: proof that the weights were read rightly."""
 
-import json
 import re
 from typing import TYPE_CHECKING
 
@@ -9,7 +8,7 @@ import click
 from . import options as o
 from .interrupt import stop_if_interrupted
 from .opening import Opening, working
-from .terminal import show
+from .output import Output
 
 if TYPE_CHECKING:
     from embspace.projection.reader import ReadableModel
@@ -41,12 +40,12 @@ def _layers(model: "ReadableModel", spans: Spans | None) -> list[int] | None:
 @o.model_argument
 @click.option("--layers", callback=layer_spans, metavar="0,3,7-9", help="Only these layers.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the random texts.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: the certificate's to_dict().")
+@o.output_options
 @o.unproved_options
 @o.debug_option
 @click.pass_context
 def command(
-    ctx: click.Context, opening: Opening, layers: Spans | None, seed: int, as_json: bool
+    ctx: click.Context, opening: Opening, output: Output, layers: Spans | None, seed: int
 ) -> None:
     """Prove the reading of a model against its own forward pass.
 
@@ -68,10 +67,5 @@ def command(
     with working("running the model and our parts side by side"):
         certificate = certify(model, seed=seed, layers=chosen)
     stop_if_interrupted()
-    if as_json:
-        click.echo(json.dumps(certificate.to_dict(), indent=2))
-    else:
-        from embspace.report import as_rich
-
-        show(as_rich(certificate))
+    output.one(certificate)
     ctx.exit(0 if certificate.passed else 1)

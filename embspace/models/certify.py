@@ -2,10 +2,9 @@
 
 import copy
 import hashlib
-import json
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +15,7 @@ from ..cache import cache_folder, read_json, write_atomically
 from ..checking import indices
 from ..checking import seed as checked_seed
 from ..errors import CertificateError, EmbspaceError, ModelError
+from ..results import Result
 from .checks import NEEDED, ROWS, Checker
 from .model import Model
 from .running import run
@@ -28,7 +28,7 @@ LENGTHS = (7, 11)
 
 
 @dataclass(frozen=True)
-class Row:
+class Claim:
     """One claim: its largest relative error and the block where it occurred, or why it is void."""
 
     what: str
@@ -45,9 +45,14 @@ class Row:
         where = "" if self.layer is None else f" at layer {self.layer}"
         return f"{self.what}: off by {self.error:.2g}{where}, tolerance {self.tolerance:.0g}"
 
+    def to_dict(self) -> dict[str, Any]:
+        """The six fields as a dict; an infinite error is "inf", which JSON has no number for."""
+        endless = self.error is not None and not math.isfinite(self.error)
+        return vars(self) | ({"error": "inf"} if endless else {})
+
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(Result):
     """What was compared, how far off it was, and of which weights; `passed` when nothing failed."""
 
     model: str
@@ -59,25 +64,31 @@ class Certificate:
     seed: int
     n_layers: int
     layers: tuple[int, ...]
-    rows: tuple[Row, ...]
+    claims: tuple[Claim, ...]
 
     @property
     def passed(self) -> bool:
         """Whether every claim that applies holds."""
-        return all(row.passed for row in self.rows)
+        return all(claim.passed for claim in self.claims)
 
     @property
-    def failures(self) -> tuple[Row, ...]:
+    def failures(self) -> tuple[Claim, ...]:
         """The claims that do not hold."""
-        return tuple(row for row in self.rows if not row.passed)
+        return tuple(claim for claim in self.claims if not claim.passed)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, fit for JSON; an infinite error (shapes that do not fit) becomes "inf"."""
-        data = asdict(self)
-        for row in data["rows"]:
-            if row["error"] is not None and not math.isfinite(row["error"]):
-                row["error"] = "inf"
-        return {**data, "rows": list(data["rows"]), "passed": self.passed}
+        """All fields and `passed`; an infinite error (shapes that do not fit) becomes "inf"."""
+        return {
+            **vars(self),
+            "layers": list(self.layers),
+            "claims": [claim.to_dict() for claim in self.claims],
+            "passed": self.passed,
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a claim, with the model it is made of; error and layer are empty where void."""
+        of = {"model": self.model, "model_hash": self.model_hash, "seed": self.seed}
+        return [claim.to_dict() | of for claim in self.claims]
 
 
 def certify(
@@ -96,7 +107,7 @@ def certify(
     """
     chosen, seed = _chosen_layers(model, layers), checked_seed(seed)
     certificate = _measure(model, seed, chosen, dtype or model.dtype)
-    doubtful = all(row.error is not None and row.error < DOUBTFUL for row in certificate.failures)
+    doubtful = all(c.error is not None and c.error < DOUBTFUL for c in certificate.failures)
     if dtype is None and not certificate.passed and doubtful:
         return _measure(model, seed, chosen, torch.float64)
     return certificate
@@ -136,9 +147,9 @@ def _recall(path: Path) -> Certificate | None:
     """A remembered certificate that passed, or None where there is none or it is damaged."""
     data: Any = read_json(path)
     try:
-        rows = tuple(Row(**row) for row in data["rows"])
-        fields = {k: v for k, v in data.items() if k not in ("passed", "rows", "layers")}
-        found = Certificate(**fields, layers=tuple(data["layers"]), rows=rows)
+        claims = tuple(Claim(**claim) for claim in data["claims"])
+        fields = {k: v for k, v in data.items() if k not in ("passed", "claims", "layers")}
+        found = Certificate(**fields, layers=tuple(data["layers"]), claims=claims)
     except (TypeError, KeyError):
         return None
     return found if found.passed else None
@@ -146,7 +157,7 @@ def _recall(path: Path) -> Certificate | None:
 
 def _remember(path: Path, certificate: Certificate) -> None:
     try:
-        write_atomically(path, json.dumps(certificate.to_dict(), indent=1) + "\n", make_folder=True)
+        write_atomically(path, certificate.to_json(indent=1) + "\n", make_folder=True)
     except EmbspaceError:  # a read-only cache costs the next run a few seconds, nothing else
         return
 
@@ -187,7 +198,7 @@ def _measure(model: Model, seed: int, layers: tuple[int, ...], dtype: torch.dtyp
         checker.embedding(ids)
         checker.logits(output)
         checker.final(output)
-    rows = tuple(_row(checker, what) for what in ROWS)
+    claims = tuple(_claim(checker, what) for what in ROWS)
     record = ours.provenance
     return Certificate(
         model=record["model"],
@@ -199,16 +210,16 @@ def _measure(model: Model, seed: int, layers: tuple[int, ...], dtype: torch.dtyp
         seed=seed,
         n_layers=model.n_layers,
         layers=layers,
-        rows=rows,
+        claims=claims,
     )
 
 
-def _row(checker: Checker, what: str) -> Row:
+def _claim(checker: Checker, what: str) -> Claim:
     if what in checker.ledger.worst:
         error, layer = checker.ledger.worst[what]
-        return Row(what, error, layer, TOLERANCE, error <= TOLERANCE)
+        return Claim(what, error, layer, TOLERANCE, error <= TOLERANCE)
     reason = checker.ledger.skipped.get(what, "nothing to compare")
-    return Row(what, None, None, TOLERANCE, what not in NEEDED, reason)
+    return Claim(what, None, None, TOLERANCE, what not in NEEDED, reason)
 
 
 def _in_dtype(model: Model, dtype: torch.dtype) -> Model:

@@ -6,7 +6,6 @@ from importlib import import_module
 from itertools import zip_longest
 from typing import Any
 
-from ..models.certify import Certificate, Row
 from ..projection.circuits import SIDES, CircuitPairs
 from ..projection.neurons import NeuronTokens
 from ..projection.related import RelatedPairs
@@ -30,7 +29,7 @@ TONES: dict[str, Tone] = {"asks": "asks", "attended to": "attended", "promoted":
 CIRCUIT_OF = {role: circuit for (circuit, _), role in ROLES.items()}
 SHARED = 12  # shared tokens of a related pair that a table shows
 # Result -> the file in `sheets` that registers how it looks, imported when one is shown.
-SHEETS: dict[str, str] = {}
+SHEETS: dict[str, str] = {"Certificate": "certificate"}
 
 
 @singledispatch
@@ -219,34 +218,3 @@ def _neurons(uses: tuple[NeuronUse, ...]) -> View:
 
 def _neuron(use: NeuronUse) -> str:
     return f"{use.neuron}" if use.expert is None else f"{use.expert}:{use.neuron}"
-
-
-@sheet.register
-def _(result: Certificate) -> Sheet:
-    columns = (
-        Column("claim", "text"),
-        Column("largest relative error", "text"),
-        Column("layer", "number", drop=2),
-        Column("tolerance", "text", "faint", drop=1),
-        Column("", "text", "good" if result.passed else "bad"),
-    )
-    rows = tuple(
-        (row.what, _error(row), row.layer, f"{row.tolerance:.0e}", _verdict(row))
-        for row in result.rows
-    )
-    verdict = "passed" if result.passed else "FAILED"
-    title = joined(model_name({"model": result.model}), f"certificate {verdict}")
-    layers = f"{len(result.layers)} of {result.n_layers} layers, seed {result.seed}"
-    about = joined(
-        "our parts against the model's own forward pass, over the largest true value", layers
-    )
-    void = tuple(f"{row.what}: {row.note}." for row in result.rows if row.error is None)
-    return Sheet(title, about, (View(columns, rows),), void + origin(vars(result)))
-
-
-def _error(row: Row) -> str:
-    return "does not apply" if row.error is None else f"{row.error:.1e}"
-
-
-def _verdict(row: Row) -> str:
-    return "" if row.error is None else "ok" if row.passed else "fails"

@@ -1,6 +1,7 @@
 """What commands print is what the API returns."""
 
 import csv
+import dataclasses
 import io
 import json
 
@@ -8,6 +9,7 @@ import pytest
 
 import embspace
 from embspace.errors import EmbspaceError
+from embspace.models.certify import Claim
 from embspace.projection.neurons import read_neurons, sharpest
 
 
@@ -148,6 +150,25 @@ def test_check_proves_a_model(run, tiny_gpt2):
     assert certificate["layers"] == [0, 1, 2]
     some = json.loads(run("check", tiny_gpt2, "--layers", "0,2-2", "--json").stdout)
     assert some["layers"] == [0, 2]
+
+
+def test_a_certificate_leaves_as_every_result_does(run, tiny_gpt2, model, tmp_path):
+    certificate = embspace.certify(model)
+    assert json.loads(run("check", tiny_gpt2, "--json").stdout) == certificate.to_dict()
+    rows = table(run("check", tiny_gpt2, "--csv", "-").stdout)
+    assert [row["what"] for row in rows] == [claim.what for claim in certificate.claims]
+    assert [float(row["error"]) for row in rows] == [c.error for c in certificate.claims]
+    assert run("check", tiny_gpt2, "--csv", tmp_path / "c.csv").exit_code == 0
+    assert table((tmp_path / "c.csv").read_text()) == rows
+    assert "certificate passed" in str(certificate) and "attention output" in str(certificate)
+    assert "certificate passed" in certificate._repr_html_()
+
+
+def test_an_error_without_end_is_text_in_json_and_csv(model):
+    worst = Claim("logits", float("inf"), None, 1e-5, False)
+    certificate = dataclasses.replace(embspace.certify(model), claims=(worst,))
+    assert json.loads(certificate.to_json())["claims"][0]["error"] == "inf"
+    assert table(certificate.to_csv())[0]["error"] == "inf" and not certificate.passed
 
 
 def test_check_leaves_with_1_where_the_reading_is_wrong(run, tiny_gpt2, monkeypatch):

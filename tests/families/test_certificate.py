@@ -30,12 +30,12 @@ def test_every_claim_holds_in_every_block(saved, name: str):
     certificate = certify(load(saved(name)))
     assert certificate.layers == (0, 1, 2)
     assert certificate.dtype == "float32"  # nothing was doubtful enough to be measured again
-    for row in certificate.rows:
-        assert row.passed, row
-        assert row.error is None or row.error < 1e-5, row
-    void = {row.what for row in certificate.rows if row.error is None}
+    for claim in certificate.claims:
+        assert claim.passed, claim
+        assert claim.error is None or claim.error < 1e-5, claim
+    void = {claim.what for claim in certificate.claims if claim.error is None}
     assert void == NOT_APPLICABLE.get(name, set())
-    assert all(row.note for row in certificate.rows if row.error is None)
+    assert all(claim.note for claim in certificate.claims if claim.error is None)
     json.dumps(certificate.to_dict(), allow_nan=False)
 
 
@@ -45,7 +45,7 @@ def test_every_claim_holds_in_every_block(saved, name: str):
 def test_the_first_block_alone_can_be_certified(saved, name: str):
     certificate = certify(load(saved(name)), layers="first")
     assert certificate.layers == (0,) and certificate.passed
-    assert {row.what for row in certificate.rows} == set(checks.ROWS)
+    assert {claim.what for claim in certificate.claims} == set(checks.ROWS)
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma3", "mixtral"])
@@ -73,5 +73,5 @@ def test_a_checkpoint_without_a_head_says_that_its_logits_were_not_compared(tmp_
     zoo("bert").bert.save_pretrained(tmp_path)
     certificate = certify(load(tmp_path))
     assert certificate.passed
-    row = next(row for row in certificate.rows if row.what == checks.LOGITS)
-    assert row.error is None and "no prediction head" in row.note
+    logits = next(c for c in certificate.claims if c.what == checks.LOGITS)
+    assert logits.error is None and "no prediction head" in logits.note

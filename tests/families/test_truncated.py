@@ -78,4 +78,4 @@ def test_chosen_layers_are_checked_and_no_others(saved, monkeypatch):
     model = load(saved("llama"))
     certificate = certify(model, layers=[1])
     assert certificate.passed and certificate.layers == (1,)
-    assert {row.layer for row in certificate.rows if row.what == "attention output"} == {1}
+    assert {c.layer for c in certificate.claims if c.what == "attention output"} == {1}
