@@ -164,7 +164,7 @@ def read_token(
     i = index(i, len(space), "token id")
     mask = space.mask(filters)
     e = space.table[i : i + 1].to(model.dtype)
-    heads = list(_heads(model, e, norm, mask))
+    heads = list(_heads(model, i, norm, mask))
     neurons = [use for layer in range(model.n_layers) for use in _neurons(model, layer, e, norm, k)]
     heads.sort(key=lambda use: -abs(use.strength))
     neurons.sort(key=lambda use: -abs(use.strength))
@@ -197,12 +197,14 @@ def _cosines(rows: Float[Tensor, "n d"], e: Float[Tensor, "d"]) -> Float[Tensor,
     return (rows @ e) / (rows.norm(dim=1) * e.norm()).clamp_min(1e-30)
 
 
-def _heads(model: "Model", e: Tensor, norm: Norm, mask: Tensor | None) -> Iterator[HeadUse]:
-    """The strongest partner of e in every head and each of its four roles.
+def _heads(model: "Model", i: int, norm: Norm, mask: Tensor | None) -> Iterator[HeadUse]:
+    """The strongest partner of token i in every head and each of its four roles.
 
+    A pair of the token with itself is one score, and named once, in the first of its two roles.
     Only what a layer says of e is kept, not its matrices; one search serves all layers.
     """
     about, asked, rms = [], [], []
+    e = model.vocabulary.table[i : i + 1].to(model.dtype)
     for layer in range(model.n_layers):
         circuits = _circuits(model, layer, norm)
         rms += root_mean_squares(circuits)
@@ -211,6 +213,8 @@ def _heads(model: "Model", e: Tensor, norm: Norm, mask: Tensor | None) -> Iterat
     found = model.vocabulary.top(torch.cat(asked), 1, allowed=mask)
     ids, scores = (column[:, 0].tolist() for column in found)
     for at, (j, score) in enumerate(zip(ids, scores, strict=True)):
+        if at % 2 and ids[at - 1] == j == i:
+            continue
         layer, head, circuit = about[at // 2]
         partner, role = model.vocabulary.labels[j], ROLES[circuit, at % 2]
         yield HeadUse(layer, head, role, partner, score, score / max(rms[at // 2], 1e-30), j)

@@ -1,6 +1,5 @@
 """Which tables each kind of result is shown as."""
 
-from collections.abc import Sequence
 from functools import singledispatch
 from importlib import import_module
 from itertools import zip_longest
@@ -9,7 +8,7 @@ from typing import Any
 from ..projection.circuits import SIDES, CircuitPairs
 from ..projection.neurons import NeuronTokens
 from ..projection.related import RelatedPairs
-from ..projection.token import ROLES, HeadUse, NeuronUse, TokenReading
+from ..projection.token import HeadUse, NeuronUse, TokenReading
 from ..projection.vectors import Token, VectorTokens
 from ..results import Result
 from .view import (
@@ -26,7 +25,6 @@ from .view import (
 )
 
 TONES: dict[str, Tone] = {"asks": "asks", "attended to": "attended", "promoted": "promoted"}
-CIRCUIT_OF = {role: circuit for (circuit, _), role in ROLES.items()}
 SHARED = 12  # shared tokens of a related pair that a table shows
 # Result -> the file in `sheets` that registers how it looks, imported when one is shown.
 SHEETS: dict[str, str] = {"Certificate": "certificate"}
@@ -172,26 +170,13 @@ def _(result: TokenReading) -> Sheet:
     neighbours = tuple((token.score, token.label) for token in result.neighbours)
     views = (
         View(columns, neighbours, "neighbours in E"),
-        _heads(_distinct(result.heads, result.token)),
+        _heads(result.heads),
         _neurons(result.neurons),
     )
     return Sheet(title, settings_line(result.settings), views, origin(result.provenance))
 
 
-def _distinct(uses: tuple[HeadUse, ...], token: str) -> list[HeadUse]:
-    """The uses without the second mention of a head that pairs the token with itself."""
-    seen: set[tuple[int, int, str]] = set()
-    kept: list[HeadUse] = []
-    for use in uses:
-        itself = (use.layer, use.head, CIRCUIT_OF[use.role])
-        if use.partner != token or itself not in seen:
-            kept.append(use)
-        if use.partner == token:
-            seen.add(itself)
-    return kept
-
-
-def _heads(uses: Sequence[HeadUse]) -> View:
+def _heads(uses: tuple[HeadUse, ...]) -> View:
     columns = (
         Column("layer", "number"),
         Column("head", "number"),

@@ -1,6 +1,7 @@
 """Neurons and sub-heads equal their definition on the checkpoint's own tensors."""
 
 import json
+from itertools import product
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from safetensors.torch import load_file
 import embspace
 from embspace.errors import EmbspaceError
 from embspace.projection.related import jaccard
+from embspace.projection.token import ROLES
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +127,22 @@ def test_a_token_reading_finds_the_neuron_and_head_planted_for_it(tiny_gpt2, tmp
     assert reading.heads[0].layer == 2 and reading.heads[0].head == 1
     assert reading.heads[0].partner == reading.token
     assert reading.token not in [t.label for t in reading.neighbours]
+
+
+def test_every_head_names_its_strongest_partner_in_each_role_and_a_pair_with_itself_once(gpt2):
+    table, i, expected = gpt2.embedding()[:300].double(), 265, set()
+    for layer, head, circuit in product(range(3), range(4), ("vo", "qk")):
+        left, right = (m.double() for m in gpt2.heads[layer, head].circuit(circuit).matrices)
+        scores = (table @ left) @ (table @ right).T
+        ends = [int(ends.argmax()) for ends in (scores[i], scores[:, i])]
+        expected |= {(layer, head, circuit, way, j) for way, j in enumerate(ends)}
+        if ends == [i, i]:
+            expected.remove((layer, head, circuit, 1, i))
+    assert len(expected) < 48  # at least one head pairs it with itself
+    names = {role: key for key, role in ROLES.items()}
+    (reading,) = gpt2.token(f"#{i}", 100)
+    found = [(u.layer, u.head, *names[u.role], u.partner_id) for u in reading.heads]
+    assert len(found) == len(set(found)) and set(found) == expected
 
 
 def test_json_is_valid_for_tokens_that_are_half_a_character(gpt2):

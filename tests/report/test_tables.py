@@ -177,13 +177,6 @@ def test_lists_that_do_not_fit_say_so(results):
         assert "…" in printed(line, 80)
 
 
-def test_a_head_that_pairs_a_token_with_itself_is_listed_once(results):
-    reading = results["token"]
-    use = replace(reading.heads[0], partner=reading.token, role="reads it, promotes")
-    twice = replace(reading, heads=(use, replace(use, role="writes it on seeing")))
-    assert as_text(twice).count("reads it") == 1 and "writes it" not in as_text(twice)
-
-
 def test_text_is_plain_and_as_wide_as_asked(results):
     shown = as_text(results["pairs"], 60)
     assert "\x1b" not in shown and max(map(cell_len, shown.split("\n"))) <= 60
