@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .compare.alignment import align as align
     from .errors import EmbspaceError as EmbspaceError
     from .models.certify import certify as certify
     from .models.families import Family as Family
@@ -18,6 +19,7 @@ _WHERE = {
     "Family": "models.families",
     "ReadableModel": "projection.reader",
     "VocabularySpace": "vocabulary",
+    "align": "compare.alignment",
     "certify": "models.certify",
     "load": "projection.reader",
 }
@@ -27,6 +29,7 @@ __all__ = [
     "ReadableModel",
     "VocabularySpace",
     "__version__",
+    "align",
     "certify",
     "load",
 ]

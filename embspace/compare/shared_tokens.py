@@ -174,8 +174,8 @@ def _passing(
     pairs: list[tuple[int, int]], a: VocabularySpace, b: VocabularySpace, names: tuple[str, ...]
 ) -> list[tuple[int, int]]:
     """The pairs that pass every filter on both sides."""
-    masks = a.mask(names), b.mask(names)
-    if masks[0] is None or masks[1] is None:
+    passes_a, passes_b = a.mask(names), b.mask(names)
+    if passes_a is None or passes_b is None:
         return pairs
-    passes_a, passes_b = (mask.tolist() for mask in masks)
-    return [(i, j) for i, j in pairs if passes_a[i] and passes_b[j]]
+    keep_a, keep_b = passes_a.tolist(), passes_b.tolist()
+    return [(i, j) for i, j in pairs if keep_a[i] and keep_b[j]]
