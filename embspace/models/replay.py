@@ -113,9 +113,14 @@ def final_norm(model: "Model", state: Float[Tensor, "... d"]) -> Float[Tensor, "
     return apply_norm(model, state, model.final_gain(), shift)
 
 
+def prepared(model: "Model", state: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
+    """A state as E meets it: through the final norm and a masked model's transform, if any."""
+    return _transformed(model, final_norm(model, state))
+
+
 def logits(model: "Model", state: Float[Tensor, "... d"]) -> Float[Tensor, "... rows"]:
     """The whole prediction head on state L: norm, projection or transform, matrix, bias, cap."""
-    x = _transformed(model, final_norm(model, state))
+    x = prepared(model, state)
     out_path = spell(model.family.project_out, model.layout.prefix, model.checkpoint)
     if out_path:
         x = x @ model.weight(f"{out_path}.weight").T

@@ -27,7 +27,12 @@ from .view import (
 TONES: dict[str, Tone] = {"asks": "asks", "attended to": "attended", "promoted": "promoted"}
 SHARED = 12  # shared tokens of a related pair that a table shows
 # Result -> the file in `sheets` that registers how it looks, imported when one is shown.
-SHEETS: dict[str, str] = {"Certificate": "certificate"}
+SHEETS: dict[str, str] = {
+    "Certificate": "certificate",
+    "PairSimilarity": "evidence",
+    "InverseCheck": "evidence",
+    "Concept": "evidence",
+}
 
 
 @singledispatch

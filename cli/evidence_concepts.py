@@ -1,0 +1,89 @@
+"""`embspace evidence concepts`: which parameter vectors are near a topic?"""
+
+from typing import Any
+
+import click
+
+from . import completion
+from . import options as o
+from .evidence_work import WAY_OUT, finish, plot_option, seed_option
+from .opening import Opening
+from .output import Output
+from .spelling import tell_spellings
+from .terminal import say
+
+
+@click.command("concepts", context_settings=o.CONTEXT, short_help="Vectors nearest to a topic.")
+@click.argument("model", shell_complete=completion.models)
+@click.argument("words", nargs=-1, required=True)
+@o.layer_option
+@click.option("--heads", is_flag=True, help="Columns of W_Q, W_K, W_V and rows of W_O as well.")
+@o.top_option("10 of each part")
+@click.option(
+    "--draws",
+    type=click.IntRange(min=20),
+    default=1000,
+    show_default=True,
+    metavar="N",
+    help="Random topics to compare with.",
+)
+@o.filter_option
+@o.norm_option
+@seed_option
+@plot_option
+@o.output_options
+@o.opening_options
+@o.debug_option
+def command(opening: Opening, output: Output, **given: Any) -> None:
+    """Keys and values nearest to the mean embedding of a topic's words (paper: §4.1).
+
+    Beside them what random topics of as many whole words reach: p, how many of those are as near
+    to the same vector; p best, how many are as near to any vector, which allows for the search.
+
+    \b
+        embspace evidence concepts sample-gpt2 Paris London Rome
+        embspace evidence concepts gpt2-medium she her woman girl --heads
+    """
+    _measure(opening, output, **given)
+
+
+def _measure(
+    opening: Opening,
+    output: Output,
+    *,
+    words: tuple[str, ...],
+    layer: int | None,
+    heads: bool,
+    top: int | None,
+    draws: int,
+    filters: tuple[str, ...],
+    norm: Any,
+    seed: int,
+    plot: str | None,
+) -> None:
+    from embspace.checking import index
+    from embspace.projection.concepts import concept, topic_ids
+    from embspace.projection.needs import needs_of_vectors
+
+    def needs(model: Any) -> Any:
+        if layer is not None:
+            index(layer, model.n_layers, "layer")
+        topic_ids(model.vocabulary, words)
+        model.vocabulary.mask(filters)
+        return needs_of_vectors(model, 6 * (top or 10), passes=1)
+
+    model = opening.open(needs, WAY_OUT)
+    for word in words:
+        tell_spellings(model.vocabulary, word, say)
+    result = concept(
+        model,
+        words,
+        k=top or 10,
+        draws=draws,
+        heads=heads,
+        layers=None if layer is None else [layer],
+        norm=norm,
+        filters=filters,
+        seed=seed,
+    )
+    finish(output, result, plot)

@@ -1,0 +1,76 @@
+"""`embspace evidence inverse`: is E^T as good an inverse of E as E^+?"""
+
+from typing import Any
+
+import click
+
+from . import options as o
+from .evidence_work import finish, plot_option, read_text, seed_option, text_options
+from .opening import Opening, working
+from .output import Output
+
+
+@click.command("inverse", context_settings=o.CONTEXT, short_help="E^T against E^+.")
+@o.model_argument
+@click.option(
+    "-n",
+    "--vectors",
+    type=click.IntRange(min=2),
+    default=300,
+    show_default=True,
+    metavar="N",
+    help="Vectors of each kind.",
+)
+@click.option(
+    "-k",
+    "--keep",
+    type=click.IntRange(min=1),
+    multiple=True,
+    metavar="K",
+    help="Entries kept of a row; repeat.  [default: 10 to 30000]",
+)
+@text_options(300)
+@seed_option
+@plot_option
+@o.output_options
+@o.opening_options
+@o.debug_option
+def command(opening: Opening, output: Output, **given: Any) -> None:
+    """How well E^T and E^+ bring vectors back when only some entries are kept (paper: App. A).
+
+    The cosine between X X^T and keep_k(X E) keep_k(X E'^T)^T, for E' = E^T and E^+; X are normal
+    vectors, feed-forward values of all layers and, with --text, hidden states of all layers.
+
+    \b
+        embspace evidence inverse
+        embspace evidence inverse gpt2-medium --text sentences.txt --plot inverse.svg
+    """
+    _measure(opening, output, **given)
+
+
+def _measure(
+    opening: Opening,
+    output: Output,
+    *,
+    vectors: int,
+    keep: tuple[int, ...],
+    text: str | None,
+    texts: int,
+    column: str | None,
+    seed: int,
+    plot: str | None,
+) -> None:
+    from embspace.projection.inverse import inverse_check, needs_of_inverse
+
+    way_out = "measure fewer with --vectors."
+    model = opening.open(lambda m: needs_of_inverse(m, vectors, len(keep) or 8), way_out)
+    states = None
+    if text is not None:
+        from embspace.compare.hidden import hidden_states
+
+        corpus = read_text(model, text, texts, column)
+        with working(f"running the model on {len(corpus)} texts"):
+            states = hidden_states(model, corpus, seed=seed)
+    with working("comparing both inverses"):
+        result = inverse_check(model, n=vectors, kept=keep or None, states=states, seed=seed)
+    finish(output, result, plot)

@@ -1,0 +1,124 @@
+"""How the papers' experiments look: measured figures beside their baselines."""
+
+from ...projection.concepts import Concept, ConceptVector
+from ...projection.estimate import Estimate
+from ...projection.inverse import InverseCheck
+from ...projection.similar import LayerSimilarity, PairSimilarity
+from ..view import Column, Sheet, View, joined, model_name, origin, settings_line, shown
+from ..views import sheet
+
+INVERSE_NAMES = {"transpose": "E^T", "pinv": "E^+"}
+VECTOR_NAMES = {"normal": "normal vectors", "values": "FF values", "states": "hidden states"}
+
+
+def interval(estimate: Estimate) -> str:
+    """`0.04 … 0.08`, the ends of a 95 % interval, with the digits that tell them apart."""
+    if estimate.low is None or estimate.high is None:
+        return ""
+    return f"{estimate.low:.3f} … {estimate.high:.3f}"
+
+
+@sheet.register
+def _(result: PairSimilarity) -> Sheet:
+    settings = result.settings
+    k, sample = settings.get("k"), settings.get("sample")
+    title = joined(model_name(result.provenance), f"Sim_{k} of matching and of shuffled pairs")
+    about = joined(
+        "mean with its 95 % interval",
+        f"share of pairs of at least {settings.get('related', 0):.0%}",
+        "all pairs" if sample is None else f"{sample} pairs a layer at most",
+        settings_line(settings),
+    )
+    views = tuple(_similar(kind, rows) for kind, rows in result.kinds().items())
+    return Sheet(title, about, views, result.notes + origin(result.provenance))
+
+
+def _similar(kind: str, layers: tuple[LayerSimilarity, ...]) -> View:
+    columns = (
+        Column("layer", "number"),
+        Column("matching", "text", "value"),
+        Column("", "text", "faint", drop=1),
+        Column("shuffled", "text", "faint"),
+        Column("", "text", "faint", drop=2),
+        Column("share", "text", "value"),
+        Column("shuffled", "text", "faint"),
+    )
+    rows = tuple(
+        (
+            r.layer,
+            f"{r.matching.mean:.3f}",
+            interval(r.matching),
+            f"{r.shuffled.mean:.3f}",
+            interval(r.shuffled),
+            f"{r.share:.1%}",
+            f"{r.share_shuffled:.1%}",
+        )
+        for r in layers
+    )
+    return View(columns, rows, title=kind)
+
+
+@sheet.register
+def _(result: InverseCheck) -> Sheet:
+    n = result.settings.get("n", {})
+    title = joined(model_name(result.provenance), "E^T against E^+ as the inverse of E")
+    about = (
+        "cosine between X X^T and keep_k(X E) keep_k(X E'^T)^T, which keeps the k entries of a "
+        "row that are largest in absolute value; the last k is the whole vocabulary"
+    )
+    names = dict.fromkeys(point.vectors for point in result.points)
+    views = tuple(_kept(result, name, n.get(name)) for name in names)
+    return Sheet(title, about, views, result.notes + origin(result.provenance))
+
+
+def _kept(result: InverseCheck, name: str, n: int | None) -> View:
+    columns = (
+        Column("k", "number"),
+        Column("E^T", "text", "value"),
+        Column("E^+", "text", "key"),
+    )
+    points = [point for point in result.points if point.vectors == name]
+    rows = tuple(
+        (k, *(f"{result.cosine(name, inverse, k):.3f}" for inverse in ("transpose", "pinv")))
+        for k in dict.fromkeys(point.k for point in points)
+    )
+    return View(columns, rows, title=f"{n} {VECTOR_NAMES[name]}")
+
+
+@sheet.register
+def _(result: Concept) -> Sheet:
+    words = " ".join(shown(word) for word in result.words)
+    title = joined(model_name(result.provenance), f"vectors nearest to: {words}")
+    draws = result.settings.get("draws")
+    about = joined(
+        "cosine with the mean embedding of " + " ".join(result.tokens),
+        f"p: random topics of as many words ({draws}) at least as near to this vector",
+        "p best: to any vector of its part",
+        settings_line(result.settings),
+    )
+    views = tuple(_near(result, part) for part in result.n_vectors)
+    return Sheet(title, about, views, origin(result.provenance))
+
+
+def _near(result: Concept, part: str) -> View:
+    columns = (
+        Column("cosine", "text"),
+        Column("p", "text", "faint", drop=1),
+        Column("p best", "text"),
+        Column("layer", "number"),
+        Column("vector", "text"),
+        Column("tokens", "token", "key" if part in ("key", "gate", "up") else "value"),
+    )
+    rows = tuple(_hit(vector) for vector in result.of_part(part))
+    mean, high = result.best_random[part]
+    title = (
+        f"{part}: {result.n_vectors[part]} vectors; random topics' nearest {mean:.3f}, "
+        f"95 % of them below {high:.3f}"
+    )
+    return View(columns, rows, title=title)
+
+
+def _hit(vector: ConceptVector) -> tuple[object, ...]:
+    tokens = " ".join(token.label for token in vector.top)
+    numbers = (f"{vector.cosine:.3f}", f"{vector.p:.3f}", f"{vector.p_best:.3f}")
+    return (*numbers, vector.layer, vector.where, tokens)
