@@ -23,3 +23,11 @@ class CertificateError(EmbspaceError):
 
 class ResourceError(EmbspaceError):
     """The work would not fit into this machine's memory."""
+
+
+class TextError(EmbspaceError):
+    """Sentences, positions or data that cannot be read or do not suit the model."""
+
+
+class MapsError(EmbspaceError):
+    """Fitted maps that cannot be read, or belong to other weights."""

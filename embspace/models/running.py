@@ -14,6 +14,7 @@ from torch import nn
 from ..errors import CannotRunError, ModelError, ResourceError
 from .layout import text_part
 from .messages import first_line
+from .scales import score_cap
 
 if TYPE_CHECKING:
     from .model import Model
@@ -32,6 +33,11 @@ class Running:
     def text_config(self) -> Any:
         """The config that the text blocks read."""
         return text_part(self.module.config)
+
+    @cached_property
+    def base(self) -> Any:
+        """The live model without its prediction head."""
+        return self._modules[self.prefix.removesuffix(".")] if self.prefix else self.module
 
     def block(self, layer: int) -> nn.Module:
         """The module of a block. Raises ModelError where the live model has none of that path."""
@@ -65,10 +71,17 @@ class Running:
 
 
 def run(
-    model: "Model", *, n_layers: int | None = None, dtype: torch.dtype | None = None
+    model: "Model",
+    *,
+    n_layers: int | None = None,
+    dtype: torch.dtype | None = None,
+    attention: str = "eager",
+    device_map: str | None = None,
 ) -> Running:
     """Load the live model of a checkpoint, or only its first blocks, from its local folder.
 
+    attention: transformers' implementation, "eager" or "fast" (its own choice, where that computes
+    the same); device_map: "auto" spreads the blocks over devices (needs accelerate).
     Reads only the tensors it needs, runs no code of the folder, opens no connection.
     Raises CannotRunError where transformers has no class for it, ResourceError where it would not
     fit, ModelError where the weights contradict the config.
@@ -79,7 +92,23 @@ def run(
         config = truncated(config, n_layers)
     dtype = dtype or model.dtype
     _check_memory(model, n_layers, dtype)
-    module = _load(model, config, dtype)
+    # the fast kernels of transformers leave out a soft cap on attention scores
+    chosen = None if attention == "fast" and score_cap(model) is None else "eager"
+    module = _load(model, config, dtype, chosen, device_map)
+    if device_map is None:
+        module = module.to(model.device)
+    return attach(model, module.eval(), n_layers=n_layers)
+
+
+def attach(model: "Model", module: Any, *, n_layers: int | None = None) -> Running:
+    """A live transformers model that is there already, seen with the names of its checkpoint.
+
+    Its weights and its mode stay as they are. Raises ModelError where its parts lie elsewhere,
+    or hold no values (meta tensors).
+    """
+    if any(parameter.is_meta for parameter in module.parameters()):
+        raise ModelError("the live model's weights are not loaded: some are meta tensors.")
+    n_layers = model.n_layers if n_layers is None else n_layers
     embedding = module.get_input_embeddings()
     paths = [name for name, m in module.named_modules() if m is embedding]
     own = [name for name in paths if name.endswith(model.family.embedding)]
@@ -89,7 +118,7 @@ def run(
             f"not at …{model.family.embedding}."
         )
     prefix = own[0].removesuffix(model.family.embedding)
-    return Running(module.to(model.device).eval(), prefix, n_layers, model)
+    return Running(module, prefix, n_layers, model)
 
 
 def truncated(config: Any, n_layers: int) -> Any:
@@ -133,7 +162,13 @@ def _auto_class(model: "Model", config: Any) -> Any:
     return AutoModel
 
 
-def _load(model: "Model", config: Any, dtype: torch.dtype) -> Any:
+def _load(
+    model: "Model",
+    config: Any,
+    dtype: torch.dtype,
+    attention: str | None,
+    device_map: str | None,
+) -> Any:
     chosen: Any = _auto_class(model, config)
     with quiet():
         try:
@@ -141,12 +176,13 @@ def _load(model: "Model", config: Any, dtype: torch.dtype) -> Any:
                 model.folder,
                 config=config,
                 dtype=dtype,
-                attn_implementation="eager",
+                attn_implementation=attention,
                 experts_implementation="eager",
                 local_files_only=True,
                 trust_remote_code=False,
                 ignore_mismatched_sizes=True,  # reported below, with both shapes
                 output_loading_info=True,
+                **({"device_map": device_map} if device_map else {}),
             )
         except (ImportError, MemoryError, torch.OutOfMemoryError) as error:
             reason = first_line(error)
