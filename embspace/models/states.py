@@ -1,9 +1,9 @@
 """States 0 … L of a live model, and what goes in and out of its sub-modules, at chosen positions.
 
-Taken by our own hooks, so that state L is what the last block put out, before the final norm. Passes
-of similar length run together, padded on the right with the mask that says so: a causal model's
-real tokens never see the padding, an encoder's are kept from it by the mask, and no padded row is
-ever taken.
+Taken by our own hooks, so that state L is what the last block put out, before the final norm.
+Passes of similar length run together, padded on the right with the mask that says so: a causal
+model's real tokens never see the padding, an encoder's are kept from it by the mask, and no padded
+row is ever taken.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -70,8 +70,8 @@ def capture(
     """Run a live model over passes and yield the states at their positions, batch by batch.
 
     layers: which of 0 … L (default all); parts: which sub-modules besides. Rows come in `dtype` on
-    `device` (the model's unless given), in the order in which they were run: `lines` and `positions`
-    say which is which. The module runs in eval mode; its own mode is restored afterwards.
+    `device` (the model's unless given), in the order in which they were run: `lines` and
+    `positions` say which is which. The module runs in eval mode; its own mode is restored afterwards.
     Raises StateError, naming layer and line, where a taken row holds NaN or infinity.
     """
     wanted = range(running.n_layers + 1) if layers is None else sorted(set(layers))
@@ -126,7 +126,7 @@ def batches(passes: Sequence[Passage], batch_tokens: int = BATCH_TOKENS) -> Iter
 
 
 def padded(batch: Sequence[Passage], pad: int) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"]]:
-    """(ids padded on the right, mask with 1 at real tokens); the mask knows only lengths, no ids."""
+    """(ids padded on the right, mask with 1 at real tokens); the mask knows lengths, no ids."""
     longest = max(len(p.ids) for p in batch)
     ids = torch.full((len(batch), longest), pad, dtype=torch.long)
     mask = torch.zeros(len(batch), longest, dtype=torch.long)
