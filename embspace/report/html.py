@@ -3,7 +3,8 @@
 from html import escape
 from typing import Any
 
-from .view import Column, View
+from .heat import SHADES, level, scale
+from .view import Column, HeatMap, View
 from .views import sheet
 
 CSS = """
@@ -21,6 +22,9 @@ CSS = """
 .embspace .attended, .embspace .key { color: #0e8a9e; }
 .embspace .promoted, .embspace .value { color: #b0499f; }
 .embspace .bad { color: #cf3b3b; }
+.embspace .map { display: inline-table; margin-right: 2em; }
+.embspace .map td { padding: .1em .4em; text-align: center; }
+.embspace .map .marked { outline: 2px solid currentColor; outline-offset: -3px; font-weight: 700; }
 """
 
 
@@ -30,8 +34,9 @@ def as_html(result: Any) -> str:
     about = f'<div class="about">{escape(page.about)}</div>' if page.about else ""
     tables = "".join(_table(view) for view in page.views)
     notes = "".join(f'<div class="note">{escape(note)}</div>' for note in page.notes)
+    maps = "".join(f"<div>{''.join(map(_map, family))}</div>" for family in page.maps)
     title = f'<div class="title">{escape(page.title)}</div>'
-    return f'<div class="embspace"><style>{CSS}</style>{title}{about}{tables}{notes}</div>'
+    return f'<div class="embspace"><style>{CSS}</style>{title}{about}{tables}{maps}{notes}</div>'
 
 
 def _table(view: View) -> str:
@@ -39,6 +44,27 @@ def _table(view: View) -> str:
     head = "".join(f'<th class="{c.kind}">{escape(c.header)}</th>' for c in view.columns)
     body = "".join(_row(view, n, row) for n, row in enumerate(view.cells()))
     return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _map(heat: HeatMap) -> str:
+    """A heat map as a table: each number over its shade, marked ones framed."""
+    caption = f"<caption>{escape(heat.title)}<br>{escape(scale(heat))}</caption>"
+    head = "".join(f"<th>{n}</th>" for n in range(len(heat.values[0])))
+    corner = f"<th>{escape(heat.rows)} ↓ {escape(heat.columns)} →</th>"
+    body = "".join(
+        f"<tr><th>{n}</th>{''.join(_shade(heat, n, at) for at in range(len(row)))}</tr>"
+        for n, row in enumerate(heat.values)
+    )
+    return f'<table class="map">{caption}<tr>{corner}{head}</tr>{body}</table>'
+
+
+def _shade(heat: HeatMap, row: int, column: int) -> str:
+    value = heat.values[row][column]
+    if value is None:
+        return "<td></td>"
+    paper, ink = SHADES[level(heat, value)]
+    mark = ' class="marked"' if (row, column) in heat.marked else ""
+    return f'<td{mark} style="background:{paper};color:{ink}">{value:.3g}</td>'
 
 
 def _row(view: View, n: int, row: tuple[str, ...]) -> str:

@@ -10,6 +10,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from .heat import flowing
 from .long import MANY_ROWS, long_table
 from .style import STYLES, label_text, words
 from .view import WIDEST, Column, Sheet, View, joined
@@ -39,6 +40,9 @@ class SheetView:
         parts = [replace(view, title="") if alone else view for view in sheet.views]
         tables = [TableView(view) for view in parts]
         yield from _below(tables) if self.stacked else _arranged(tables, console, options)
+        if sheet.maps:
+            yield Text()
+            yield from flowing(sheet.maps, options)
         if sheet.notes:
             yield Text()
         yield from (words(note, "dim", encoding) for note in sheet.notes)

@@ -52,13 +52,31 @@ class View:
 
 
 @dataclass(frozen=True)
+class HeatMap:
+    """Numbers by two kinds of layers, shaded from the smallest to the largest; some are marked.
+
+    values: rows × columns, None where there is no number; the title names what they are.
+    """
+
+    title: str
+    values: tuple[tuple[float | None, ...], ...]
+    rows: str
+    columns: str
+    marked: frozenset[tuple[int, int]] = frozenset()
+
+
+@dataclass(frozen=True)
 class Sheet:
-    """All of a result: what it is of, how it was made, its tables, what a reader must know."""
+    """All of a result: what it is of, how it was made, its tables, what a reader must know.
+
+    Heat maps stand below the tables, those of a family beside each other where there is room.
+    """
 
     title: str
     about: str
     views: tuple[View, ...]
     notes: tuple[str, ...] = ()
+    maps: tuple[tuple[HeatMap, ...], ...] = ()
 
 
 def numbers(values: Sequence[Any], digits: int = 4) -> list[str]:

@@ -1,0 +1,49 @@
+"""An alignment is shown with its counts, its notes and both models' provenance."""
+
+import pytest
+from rich.cells import cell_len
+
+import embspace
+from embspace.compare.alignment import align
+from embspace.report import as_text
+
+
+@pytest.fixture(scope="module")
+def result():
+    return align(embspace.load("sample-bert-a"), embspace.load("sample-bert-b"), groups=["V", "K"])
+
+
+def test_the_summary_has_a_line_a_group(result):
+    text = as_text(result, 120)
+    found = result.groups["V"].vocabulary
+    line = next(line for line in text.split("\n") if line.startswith("V "))
+    assert f"{found.n_diagonal} of 6" in line and f"{found.p:.2g}" in line
+    assert "one vocabulary" in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_no_line_is_wider_than_the_terminal(result, width):
+    lines = as_text(result, width).split("\n")
+    assert max(map(cell_len, lines)) <= width
+
+
+def test_every_map_is_there_with_its_match(result):
+    text = as_text(result, 80)
+    for name in ("V", "K"):
+        for space in ("vocabulary", "feature"):
+            assert f"{name}, {space} space" in text
+    assert text.count("[") == 4 * 6
+
+
+def test_models_notes_and_origins_are_named_by_model(result):
+    text = as_text(result, 200)
+    for side in ("a", "b"):
+        assert f"sample-bert-{side}: weights {result.provenance[side]['model_hash']}" in text
+
+
+def test_shared_tokens_are_counted_where_vocabularies_differ(tiny_gpt2):
+    one, other = embspace.load("sample-bert-a"), embspace.load(tiny_gpt2)
+    found = align(one, other, groups="V")
+    shared = found.coverage["shared"]
+    assert f"{shared} shared tokens" in as_text(found, 200)
+    assert "No feature space" in as_text(found, 200)
