@@ -141,20 +141,12 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _column(path: Path, column: str | None) -> Iterator[str]:
-    rows = {".jsonl": _json_rows, ".parquet": _parquet_rows}.get(path.suffix, _csv_rows)
-    try:
-        yield from _cells(rows(path), column, str(path))
-    except (OSError, ValueError, csv.Error) as error:
-        raise TextError(
-            f"{path} cannot be read as {TABLES[path.suffix]}: {first_line(error)}."
-        ) from error
+    yield from _cells(table_rows(path), column, str(path))
 
 
 def _cells(rows: Iterable[Any], column: str | None, where: str) -> Iterator[str]:
     """The column's text of every row; found by its usual names where none is given."""
     for row in rows:
-        if not isinstance(row, dict):
-            raise TextError(f"{where}: expected one object a line, got {str(row)[:60]!r}.")
         if column is None:
             column = next((name for name in COLUMNS if name in row), None)
         if column is None or column not in row:
@@ -164,6 +156,22 @@ def _cells(rows: Iterable[Any], column: str | None, where: str) -> Iterator[str]
         if not isinstance(row[column], str):
             raise TextError(f"{where}: column {column} holds {str(row[column])[:60]!r}, no text.")
         yield " ".join(row[column].split())
+
+
+def table_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Rows of a .jsonl, .csv, .tsv or .parquet file, a dict each. Raises TextError."""
+    if path.suffix not in TABLES:
+        raise TextError(f"{path} is no table: give a {', '.join(TABLES)} file.")
+    rows = {".jsonl": _json_rows, ".parquet": _parquet_rows}.get(path.suffix, _csv_rows)
+    try:
+        for row in rows(path):
+            if not isinstance(row, dict):
+                raise TextError(f"{path}: expected one object a line, got {str(row)[:60]!r}.")
+            yield row
+    except (OSError, ValueError, csv.Error) as error:
+        raise TextError(
+            f"{path} cannot be read as {TABLES[path.suffix]}: {first_line(error)}."
+        ) from error
 
 
 def _json_rows(path: Path) -> Iterator[Any]:
