@@ -3,6 +3,8 @@
 import json
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,34 +19,62 @@ def cache_folder(kind: str) -> Path:
     return (Path(chosen) if chosen else user_cache_path("embspace")) / kind
 
 
-def write_atomically(path: Path, text: str, *, make_folder: bool = False) -> None:
-    """Write a text file whole or not at all; links are followed, devices and pipes written to.
+def write_atomically(path: Path, content: str | bytes, *, make_folder: bool = False) -> None:
+    """Write a file whole or not at all; links are followed, devices and pipes written to.
 
     `make_folder` creates the folder it lies in. Raises EmbspaceError, naming the file.
     """
-    try:
-        target = path.resolve()
-        if make_folder:
-            target.parent.mkdir(parents=True, exist_ok=True)
-        if target.is_dir():
-            raise EmbspaceError(f"{path} is a folder: give the name of a file to write.")
-        if not target.parent.is_dir():
-            raise EmbspaceError(f"{path} cannot be written: there is no folder {path.parent}.")
+    with _told(path):
+        content = content.encode("utf8") if isinstance(content, str) else content
+        target = _target(path, make_folder)
         if target.exists() and not target.is_file():
-            target.write_text(text, encoding="utf8")
-        else:
-            _replace(target, text)
+            target.write_bytes(content)
+            return
+        with _temporary(target) as name:
+            name.write_bytes(content)
+
+
+@contextmanager
+def replacing(path: Path, *, make_folder: bool = False) -> Iterator[Path]:
+    """A temporary name to write to; it takes the file's place afterwards, and is gone after an
+    error. Raises EmbspaceError, naming the file, where it cannot be written.
+    """
+    with _told(path), _temporary(_target(path.expanduser(), make_folder)) as name:
+        yield name
+
+
+def _target(path: Path, make_folder: bool) -> Path:
+    target = path.resolve()
+    if make_folder:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    if target.is_dir():
+        raise EmbspaceError(f"{path} is a folder: give the name of a file to write.")
+    if not target.parent.is_dir():
+        raise EmbspaceError(f"{path} cannot be written: there is no folder {path.parent}.")
+    return target
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What goes wrong while a file is written, in one sentence."""
+    try:
+        yield
     except (OSError, RuntimeError, ValueError) as error:  # no permission; links in a ring; a NUL
         reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise EmbspaceError(f"{path} cannot be written: {reason}.") from error
+    except Exception as error:
+        if type(error).__name__ != "SafetensorError":  # its only word for a full disk
+            raise
+        raise EmbspaceError(f"{path} cannot be written: {error}.") from error
 
 
-def _replace(target: Path, text: str) -> None:
-    """Write under a temporary name in the same folder, then rename."""
+@contextmanager
+def _temporary(target: Path) -> Iterator[Path]:
+    """A new file in the target's folder that takes the target's place when all went well."""
     handle, name = tempfile.mkstemp(prefix=".embspace-", dir=target.parent)
+    os.close(handle)
     try:
-        with os.fdopen(handle, "w", encoding="utf8") as file:
-            file.write(text)
+        yield Path(name)
         os.chmod(name, 0o666 & ~_umask())
         os.replace(name, target)
     except BaseException:

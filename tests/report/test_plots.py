@@ -1,0 +1,82 @@
+"""Figures are whole files of the kind asked for, the same each time, or a clear refusal."""
+
+import builtins
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+
+import embspace
+from embspace.compare.alignment import GroupAlignment, align
+from embspace.compare.matching import match_layers
+from embspace.errors import EmbspaceError
+from embspace.report.plots.alignment import plot_alignment
+from embspace.report.plots.figures import COLOURS, DASHES, MARKS, drawn, require_plot
+
+pytest.importorskip("matplotlib")
+BEGINS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+
+
+@pytest.fixture(scope="module")
+def result(tiny_gpt2):
+    model = embspace.load(tiny_gpt2)
+    return align(model, model, groups=["V", "W_Q"])
+
+
+@pytest.mark.parametrize("kind", BEGINS)
+def test_a_figure_is_of_its_kind_and_the_same_each_time(result, kind, tmp_path):
+    one, other = tmp_path / f"one.{kind}", tmp_path / f"other.{kind.upper()}"
+    plot_alignment(result, one)
+    plot_alignment(result, other)
+    assert one.read_bytes().startswith(BEGINS[kind])
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_every_group_and_space_has_its_panel_and_axes_are_named(result, tmp_path):
+    path = tmp_path / "panels.svg"
+    plot_alignment(result, path)
+    text = path.read_text(encoding="utf8")
+    for title in ("V, vocabulary space", "W_Q, feature space", "mean |correlation|", "layer of"):
+        assert title in text
+
+
+def test_layers_without_a_score_and_groups_without_feature_space_are_drawn(result, tmp_path):
+    score = torch.rand(3, 3)
+    score[1] = torch.nan
+    groups = result.groups | {"V": GroupAlignment(match_layers(score), None)}
+    plot_alignment(replace(result, groups=groups), tmp_path / "x.png")
+    assert (tmp_path / "x.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("name", ["plot", "plot.txt", "plot.svg.gz", "none/plot.svg"])
+def test_other_files_are_refused_before_any_work(name, tmp_path):
+    with pytest.raises(EmbspaceError, match=r"\.png, \.svg or \.pdf|no folder"):
+        require_plot(tmp_path / name)
+
+
+def test_without_matplotlib_the_way_to_install_it_is_named(tmp_path, monkeypatch):
+    def lacking(name, *args, **kwargs):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    real = builtins.__import__
+    monkeypatch.setattr(builtins, "__import__", lacking)
+    for name in [name for name in sys.modules if name.startswith("matplotlib")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(EmbspaceError, match=r"pip install 'embspace\[plot\]'"):
+        require_plot(tmp_path / "x.png")
+
+
+def test_a_drawing_that_fails_leaves_no_file(tmp_path):
+    path = tmp_path / "x.png"
+    with pytest.raises(ZeroDivisionError), drawn(path, 2, 2):
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_lines_differ_in_more_than_colour():
+    assert len(COLOURS) == len(DASHES) == len(MARKS)
+    for each in (COLOURS, DASHES, MARKS):
+        assert len(set(map(str, each))) == len(each)
