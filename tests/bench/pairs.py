@@ -1,15 +1,17 @@
 """How much faster the exact pair search is than blocked brute force, on a real model's heads.
 
     python tests/bench/pairs.py                 40 circuits drawn by seed, ratios side by side
+    python tests/bench/pairs.py --minutes 10    stop after ten minutes; the summary says of how many
     python tests/bench/pairs.py --all           all circuits, search only: the whole model's time
     python tests/bench/pairs.py --dense         also the dense V × V way (needs ~2 × 4 V² bytes)
-    python tests/bench/pairs.py --tuned         also a brute force with care, see `tuned`
     python tests/bench/pairs.py --cold          forget what is remembered of the table each time
-    python tests/bench/pairs.py --threads 1 --cpu   processor time of one thread: on a busy machine
+    python tests/bench/pairs.py --threads 1     on a busy machine; read the processor time then
 
-Both sides of a ratio start from E, A and B and run one after the other in the same process, with
-the same number of threads. Brute force multiplies tiles of rows with all columns in float32 and
-keeps a running top k.
+All sides of a ratio start from E, A and B and run one after the other in the same process, with
+the same number of threads; both wall time and processor time (of all threads) are taken. Two
+brute forces in float32, `brute` and `prefiltered`, are the baselines: either multiplies tiles of
+rows with all columns and keeps a running top k, the second only looks into rows of a tile whose
+maximum beats the k-th best so far.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -80,8 +83,8 @@ def brute(table: Tensor, a: Tensor, b: Tensor, k: int, rows: int = 512) -> Tenso
     return best
 
 
-def tuned(table: Tensor, a: Tensor, b: Tensor, k: int, rows: int = 128) -> Tensor:
-    """Brute force that reuses its buffer and sorts only the rows above the running threshold."""
+def prefiltered(table: Tensor, a: Tensor, b: Tensor, k: int, rows: int = 128) -> Tensor:
+    """The same with care: one buffer, and only rows whose maximum beats the k-th best so far."""
     p, q = table @ a, table @ b
     best, buffer = torch.empty(0), torch.empty(rows, len(q))
     for start in range(0, len(p), rows):
@@ -102,14 +105,18 @@ def dense(table: Tensor, a: Tensor, b: Tensor, k: int) -> Tensor:
     return scores[at[:, 0], at[:, 1]].topk(k).values
 
 
-clock = time.perf_counter
+class Spent(NamedTuple):
+    """Seconds by the clock on the wall, and of all processors together."""
+
+    wall: float
+    cpu: float
 
 
-def timed(work: Callable[[], Tensor]) -> tuple[float, Tensor]:
+def timed(work: Callable[[], Tensor]) -> tuple[Spent, Tensor]:
     """Seconds and result."""
-    start = clock()
+    wall, cpu = time.perf_counter(), time.process_time()
     result = work()
-    return clock() - start, result
+    return Spent(time.perf_counter() - wall, time.process_time() - cpu), result
 
 
 def peak_rss() -> float:
@@ -124,35 +131,56 @@ def drawn(weights: Weights, count: int, seed: int) -> list[tuple[int, int, str]]
     return [every[int(n)] for n in order[:count]]
 
 
-def side_by_side(weights: Weights, options: argparse.Namespace) -> Iterator[dict[str, float]]:
-    """One dict of seconds a drawn circuit."""
+def side_by_side(weights: Weights, options: argparse.Namespace) -> Iterator[dict[str, Spent]]:
+    """What each way spent on a drawn circuit, circuit by circuit, until the minutes are over."""
     table, k = weights.table, options.k
-    ways = {"brute": brute}
-    ways |= {way.__name__: way for way in (tuned, dense) if getattr(options, way.__name__)}
+    ways = {"brute": brute, "prefiltered": prefiltered} | (
+        {"dense": dense} if options.dense else {}
+    )
+    end = time.monotonic() + 60 * options.minutes
     for name in drawn(weights, options.count, options.seed):
         a, b = weights.circuit(*name)
         if options.cold:
             factors._sizes.clear()
         ours, found = timed(lambda a=a, b=b: top_pairs(Factor(table, a), Factor(table, b), k).score)
-        seconds = {"ours": ours}
+        spent = {"ours": ours}
         for way, work in ways.items():
-            seconds[way], other = timed(lambda a=a, b=b, work=work: work(table, a, b, k))
+            spent[way], other = timed(lambda a=a, b=b, work=work: work(table, a, b, k))
             torch.testing.assert_close(other.double(), found, rtol=1e-4, atol=1e-4)
-        print(*name, *(f"{way} {spent:.3f} s" for way, spent in seconds.items()), flush=True)
-        yield seconds
+        print(
+            *name, *(f"{way} {s.wall:.2f} ({s.cpu:.2f}) s" for way, s in spent.items()), flush=True
+        )
+        yield spent
+        if time.monotonic() > end:
+            print(f"stopped after {options.minutes:g} minutes", flush=True)
+            return
 
 
 def compare(weights: Weights, options: argparse.Namespace) -> None:
-    """Print ratios against every other way."""
-    every = list(side_by_side(weights, options))
-    for way in every[0]:
-        spent = sorted(seconds[way] for seconds in every)
-        ratios = sorted(seconds[way] / seconds["ours"] for seconds in every)
-        print(
-            f"{way}: median {statistics.median(spent):.3f} s, worst {spent[-1]:.3f} s; times ours: "
-            f"median {statistics.median(ratios):.1f}, p10 {ratios[len(ratios) // 10]:.1f}, "
-            f"worst {ratios[0]:.1f}"
-        )
+    """Print ratios against every other way, also where a budget or Ctrl-C ended the run early."""
+    every: list[dict[str, Spent]] = []
+    try:
+        for spent in side_by_side(weights, options):
+            every.append(spent)
+    except KeyboardInterrupt:
+        print("interrupted")
+    print(f"{len(every)} of {options.count} circuits, k {options.k}, {options.threads} threads")
+    for clock in Spent._fields if every else ():
+        print(f"  {clock} time:")
+        for way in every[0]:
+            print(f"    {way:12}{_summary(every, way, clock)}")
+
+
+def _summary(every: list[dict[str, Spent]], way: str, clock: str) -> str:
+    """Median and worst seconds of a way, and what multiple of ours they are."""
+    seconds = [getattr(spent[way], clock) for spent in every]
+    text = f"median {statistics.median(seconds):.3f} s, worst {max(seconds):.3f} s"
+    if way == "ours":
+        return text
+    ratios = sorted(getattr(s[way], clock) / getattr(s["ours"], clock) for s in every)
+    tenth = ratios[len(ratios) // 10]
+    middle = statistics.median(ratios)
+    return f"{text}; times ours: median {middle:.1f}, p10 {tenth:.1f}, worst {ratios[0]:.1f}"
 
 
 def whole(weights: Weights, options: argparse.Namespace) -> None:
@@ -161,15 +189,18 @@ def whole(weights: Weights, options: argparse.Namespace) -> None:
     for name in weights.all():
         a, b = weights.circuit(*name)
         left, right = Factor(weights.table, a), Factor(weights.table, b)
-        spent.append((timed(lambda x=left, y=right: top_pairs(x, y, options.k).score)[0], name))
-    print(f"{len(spent)} circuits: {sum(s for s, _ in spent):.1f} s; slowest first:")
-    print(*(f"{seconds:.3f} {name}" for seconds, name in sorted(spent, reverse=True)[:8]), sep="\n")
-    print(f"peak RSS {peak_rss():.2f} GB")
-    ten = 0.0
-    for name in drawn(weights, 10, options.seed):
-        a, b = weights.circuit(*name)
-        ten += timed(lambda a=a, b=b: brute(weights.table, a, b, options.k))[0]
-    print(f"brute force, ten circuits: {ten:.1f} s")
+        took, _ = timed(lambda x=left, y=right: top_pairs(x, y, options.k).score)
+        spent.append((took.wall, took.cpu, name))
+    wall, cpu = (sum(s[n] for s in spent) for n in (0, 1))
+    print(f"{len(spent)} circuits: {wall:.1f} s, of processors {cpu:.1f} s; slowest first:")
+    print(*(f"{s[0]:.3f} {s[2]}" for s in sorted(spent, reverse=True)[:8]), sep="\n")
+    for way in (brute, prefiltered):
+        ten = [
+            timed(lambda a=a, b=b, way=way: way(weights.table, a, b, options.k))[0]
+            for a, b in (weights.circuit(*name) for name in drawn(weights, 10, options.seed))
+        ]
+        wall, cpu = (sum(clock) for clock in zip(*ten, strict=True))
+        print(f"{way.__name__}, ten circuits: {wall:.1f} s, of processors {cpu:.1f} s")
 
 
 def main() -> None:
@@ -180,11 +211,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--k", type=int, default=50)
     parser.add_argument("--threads", type=int, default=2)
-    for flag in ("--all", "--dense", "--tuned", "--cold", "--cpu"):
+    parser.add_argument("--minutes", type=float, default=float("inf"))
+    for flag in ("--all", "--dense", "--cold"):
         parser.add_argument(flag, action="store_true")
     options = parser.parse_args()
-    global clock
-    clock = time.process_time if options.cpu else time.perf_counter
     torch.set_num_threads(options.threads)
     weights = Weights(options.model)
     (whole if options.all else compare)(weights, options)
