@@ -6,6 +6,7 @@ model's real tokens never see the padding, an encoder's are kept from it by the 
 row is ever taken.
 """
 
+import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -71,7 +72,7 @@ def capture(
 
     layers: which of 0 … L (default all); parts: which sub-modules besides. Rows come in `dtype` on
     `device` (the model's unless given), in the order in which they were run: `lines` and
-    `positions` say which is which. The module runs in eval mode; its own mode is restored afterwards.
+    `positions` say which is which. The module runs in eval mode and gets its own mode back.
     Raises StateError, naming layer and line, where a taken row holds NaN or infinity.
     """
     wanted = range(running.n_layers + 1) if layers is None else sorted(set(layers))
@@ -111,18 +112,21 @@ def _order(passes: Sequence[Passage], lines: Tensor, positions: Tensor) -> Tenso
 
 
 def batches(passes: Sequence[Passage], batch_tokens: int = BATCH_TOKENS) -> Iterator[list[Passage]]:
-    """Passes of similar length together, at most `batch_tokens` ids a batch with the padding."""
+    """Passes of similar length together, at most `batch_tokens` ids a batch with the padding.
+
+    The order of batches is shuffled (always the same way), so that what has been seen at any time
+    is of all lengths.
+    """
     average = max(1, sum(len(p.ids) for p in passes) // max(1, len(passes)))
     window = max(1, WINDOW * batch_tokens // average)
     for start in range(0, len(passes), window):
-        by_length = sorted(passes[start : start + window], key=lambda p: -len(p.ids))
-        batch: list[Passage] = []
-        for one in by_length:
-            if batch and len(batch[0].ids) * (len(batch) + 1) > batch_tokens:
-                yield batch
-                batch = []
-            batch.append(one)
-        yield batch
+        found: list[list[Passage]] = []
+        for one in sorted(passes[start : start + window], key=lambda p: -len(p.ids)):
+            if not found or len(found[-1][0].ids) * (len(found[-1]) + 1) > batch_tokens:
+                found.append([])
+            found[-1].append(one)
+        random.Random(start).shuffle(found)
+        yield from found
 
 
 def padded(batch: Sequence[Passage], pad: int) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"]]:

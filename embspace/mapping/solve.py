@@ -1,0 +1,153 @@
+"""Least-squares maps from sums: one factorisation a source, shared by all its targets. [DIN] §3"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..errors import EmbspaceError
+from .sums import Sums
+
+Kind = Literal["mat", "affine", "ridge"]
+KINDS: tuple[Kind, ...] = ("mat", "affine", "ridge")
+UNIT = {"float64": 2.0**-52, "float32": 2.0**-23}  # of the products that the sums are made of
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Maps of one source to its targets: x A + b, the targets' columns side by side.
+
+    rank of the source's rows; condition number of their moments (columns scaled to length 1);
+    cut: relative size below which a direction counts as absent, None where none was cut.
+    """
+
+    A: Float[Tensor, "d k"]
+    b: Float[Tensor, "k"] | None
+    rank: int
+    condition: float
+    cut: float | None
+
+
+def solve(sums: Sums, source: str, *, kind: Kind = "mat", ridge: float = 0.0) -> Solution:
+    """A minimising Σ ‖x A - y‖² (+ λ ‖A‖² for "ridge"; with intercept for "affine").
+
+    Where the rows determine A, by Cholesky of the moments with their columns scaled to length 1;
+    else the solution of least norm, from their eigenvectors above the cut. `ridge` is λ over the
+    mean square of a source coordinate, per row. Raises EmbspaceError where there are no rows.
+    """
+    if sums.n == 0:
+        raise EmbspaceError("no row was seen, so there is nothing to fit.")
+    d, affine = sums.d, kind == "affine"
+    moments = sums.moments(source, centred=affine)
+    gram, cross = moments[:, :d], moments[:, d:]
+    if kind == "ridge":
+        strength = ridge * float(gram.diagonal().mean())
+        gram = gram + strength * torch.eye(d, dtype=gram.dtype, device=gram.device)
+    n_free = sums.n - affine if kind != "ridge" else d
+    A, rank, condition, cut = _least_squares(gram, cross, n_free, UNIT[sums.products])
+    if not affine:
+        return Solution(A, None, rank, condition, cut)
+    means = torch.cat([sums.mean(target) for target in sums.plan.targets[source]])
+    return Solution(A, means - sums.mean(source) @ A, rank, condition, cut)
+
+
+def _least_squares(gram: Tensor, cross: Tensor, n: int, unit: float):
+    """(A, rank, condition, cut) of gram A = cross, of least norm where gram is singular."""
+    d = len(gram)
+    scale = gram.diagonal().clamp_min(0).sqrt()
+    inverse = torch.where(scale > 0, 1 / scale, torch.zeros_like(scale))
+    scaled = gram * inverse[:, None] * inverse
+    factor, failed = torch.linalg.cholesky_ex(scaled)
+    if n >= d and not int(failed):
+        condition = 1 / max(_reciprocal_condition(scaled, factor), 1e-300)
+        if condition * d * unit < 1e-2:
+            A = torch.cholesky_solve(cross * inverse[:, None], factor) * inverse[:, None]
+            return A, d, condition, None
+    return _of_least_norm(gram, scaled, cross, n, unit)
+
+
+def _of_least_norm(gram: Tensor, scaled: Tensor, cross: Tensor, n: int, unit: float):
+    """The same from eigenvectors: the rank is told with columns scaled, the solution without."""
+    d = len(gram)
+    cut = d * unit
+    sizes = torch.linalg.eigvalsh(scaled)
+    rank = min(n, int((sizes > cut * sizes[-1].clamp_min(1e-300)).sum()))
+    values, vectors = torch.linalg.eigh(gram)
+    above = int((values > UNIT["float64"] * d * values[-1].clamp_min(1e-300)).sum())
+    rank = min(rank, above)
+    if rank == 0:
+        return torch.zeros_like(cross), 0, float("inf"), cut
+    values, vectors = values[-rank:], vectors[:, -rank:]
+    A = vectors @ ((vectors.T @ cross) / values[:, None])
+    return A, rank, float(sizes[-1] / sizes[-rank].clamp_min(1e-300)), cut
+
+
+def _reciprocal_condition(scaled: Tensor, factor: Tensor) -> float:
+    """1-norm estimate of 1 / condition from a Cholesky factor (LAPACK's pocon)."""
+    from scipy.linalg.lapack import dpocon
+
+    norm = float(scaled.abs().sum(0).max())
+    found, _ = dpocon(factor.T.contiguous().cpu().numpy(), norm)
+    return float(found)
+
+
+def r2_of(sums: Sums, source: str, solution: Solution) -> dict[str, "R2"]:
+    """Held-out r² of each target from the held-out sums alone.
+
+    `sklearn.metrics.r2_score(y, x A + b)`, uniform average over the coordinates that vary.
+    """
+    d = sums.d
+    moments = sums.moments(source)
+    gram, cross = moments[:, :d], moments[:, d:]
+    A = solution.A
+    missed = -2 * (A * cross).sum(0) + (A * (gram @ A)).sum(0)
+    if solution.b is not None:
+        b, n = solution.b, sums.n
+        t_x = n * sums.mean(source)
+        t_y = n * torch.cat([sums.mean(target) for target in sums.plan.targets[source]])
+        missed = missed - 2 * b * t_y + 2 * b * (t_x @ A) + n * b * b
+    return {
+        target: _r2(sums, target, missed[k * d : (k + 1) * d])
+        for k, target in enumerate(sums.plan.targets[source])
+    }
+
+
+def r2_of_identity(sums: Sums, source: str) -> dict[str, "R2"]:
+    """The same for x unchanged."""
+    d = sums.d
+    moments = sums.moments(source)
+    own = moments[:, :d].diagonal()
+    return {
+        target: _r2(sums, target, own - 2 * moments[:, (k + 1) * d : (k + 2) * d].diagonal())
+        for k, target in enumerate(sums.plan.targets[source])
+    }
+
+
+@dataclass(frozen=True)
+class R2:
+    """Mean r² over the coordinates that vary, the least and the median one, how many do not vary.
+
+    pooled: 1 - ΣSSE / ΣSST over all coordinates, which a few outlying rows can carry alone.
+    """
+
+    mean: float
+    median: float
+    least: float
+    pooled: float
+    n_constant: int
+
+
+def _r2(sums: Sums, target: str, missed: Float[Tensor, "d"]) -> R2:
+    energy = sums.energy(target)
+    variation = sums.variation(target)
+    varies = variation > 1e-12 * energy.clamp_min(1e-300)
+    if sums.n < 2 or not bool(varies.any()):
+        nan = float("nan")
+        return R2(nan, nan, nan, nan, int((~varies).sum()))
+    errors = (energy + missed)[varies].clamp_min(0)
+    each = 1 - errors / variation[varies]
+    pooled = 1 - float(errors.sum() / variation[varies].sum())
+    constant = int((~varies).sum())
+    return R2(float(each.mean()), float(each.median()), float(each.min()), pooled, constant)
