@@ -14,7 +14,7 @@ from . import interrupt
 from .guard import PipeClosedError, guarded, open_missing_streams
 from .options import CONTEXT, debug_option
 
-COMMANDS = ("heads", "ff", "token", "vectors", "evidence", "check", "models")
+COMMANDS = ("heads", "ff", "token", "vectors", "evidence", "align", "check", "models")
 
 
 class Commands(click.Group):

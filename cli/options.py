@@ -44,8 +44,35 @@ def unproved_options(command: Command) -> Command:
     return with_opening
 
 
+def pair_options(one: str, other: str) -> Callable[[Command], Command]:
+    """Two models, by default samples, and how both are opened; the command gets `openings`."""
+
+    def add(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_openings(*, a: str | None, b: str | None, **given: Any) -> Any:
+            names = (one, other) if a is None and b is None else (a, b)
+            if not all(name and name.strip() for name in names):
+                raise click.UsageError(f"give two models, or none for {one} and {other}.")
+            mine = ("dtype", "device", "trust_remote_code", "no_check")
+            how = {name: given.pop(name) for name in mine}
+            revisions = (given.pop("revision_a"), given.pop("revision_b"))
+            pairs = zip(names, revisions, strict=True)
+            return command(openings=tuple(Opening(n, r, **how) for n, r in pairs), **given)  # type: ignore[arg-type]
+
+        wrapped: Command = with_openings
+        for option in (*reversed((*_BOTH, _NO_CHECK, *_REVISIONS)), _model("b"), _model("a")):
+            wrapped = option(wrapped)
+        return wrapped
+
+    return add
+
+
+def _model(name: str) -> Callable[[Command], Command]:
+    return click.argument(name, required=False, shell_complete=completion.models)
+
+
 _NO_CHECK = click.option("--no-check", is_flag=True, help="Skip the proof at a model's first use.")
-_OPENING = (
+_BOTH = (
     click.option(
         "--device", default="cpu", show_default=True, metavar="D", help="cpu, cuda or cuda:N."
     ),
@@ -56,8 +83,16 @@ _OPENING = (
         show_default=True,
         help="Of the arithmetic, whatever the file stores.",
     ),
-    click.option("--revision", metavar="REV", help="Branch, tag or commit on the Hub."),
     click.option("--trust-remote-code", is_flag=True, help="Let the model's own code run."),
+)
+_OPENING = (
+    *_BOTH[:2],
+    click.option("--revision", metavar="REV", help="Branch, tag or commit on the Hub."),
+    *_BOTH[2:],
+)
+_REVISIONS = tuple(
+    click.option(f"--revision-{side.lower()}", metavar="REV", help=f"Of {side} on the Hub.")
+    for side in ("A", "B")
 )
 
 
@@ -121,6 +156,26 @@ norm_option = click.option(
     default="raw",
     show_default=True,
     help="raw: weights as stored; folded: gains of the norms multiplied in.",
+)
+
+
+def _drawable(ctx: click.Context, parameter: click.Parameter, path: str | None) -> str | None:
+    """Refuse a figure that could not be written before the work starts, not after."""
+    if path is not None:
+        from embspace.report.plots.figures import require_plot
+
+        require_plot(path)
+    return path
+
+
+plot_option = click.option(
+    "--plot",
+    metavar="FILE",
+    callback=_drawable,
+    help="Draw a figure too: .svg, .pdf or .png (needs embspace[plot]).",
+)
+seed_option = click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of what is drawn."
 )
 
 

@@ -100,10 +100,10 @@ def align(
     seed = checked_seed(seed)
     names, notes = chosen_groups(a, b, groups)
     shared = shared_tokens(a.vocabulary, b.vocabulary, filters=filters)
-    spaces = _spaces(a, b, shared)
+    spaces = ("vocabulary", "feature") if a.d == b.d else ("vocabulary",)
     results = {name: {s: Scores.empty(a.n_layers, b.n_layers) for s in spaces} for name in names}
     total = sum(len(pieces(a, n)) * len(pieces(b, n)) for n in names) * len(spaces)
-    steps = _work(a, b, results, spaces, norm)
+    steps = _work(a, b, results, shared, norm)
     for _ in watch(steps, total) if watch else steps:
         pass
     found = {name: _group(scores, seed) for name, scores in results.items()}
@@ -121,21 +121,17 @@ def _work(
     a: Model,
     b: Model,
     results: dict[str, dict[str, Scores]],
-    spaces: dict[str, Space],
+    shared: SharedTokens,
     norm: Norm,
 ) -> Iterator[None]:
+    """Fill the scores, a yield a step; the vocabulary is passed over first."""
+    spaces: dict[str, Space] = {
+        "vocabulary": VocabularyCorrelation(a.vocabulary.table, b.vocabulary.table, shared),
+        "feature": FeatureCorrelation(),
+    }
     for name, by_space in results.items():
         for space, scores in by_space.items():
             yield from scores.add(pieces(a, name, norm), pieces(b, name, norm), spaces[space])
-
-
-def _spaces(a: Model, b: Model, shared: SharedTokens) -> dict[str, Space]:
-    """Vocabulary space, and feature space where the widths agree."""
-    tables = a.vocabulary.table, b.vocabulary.table
-    spaces: dict[str, Space] = {"vocabulary": VocabularyCorrelation(*tables, shared)}
-    if a.d == b.d:
-        spaces["feature"] = FeatureCorrelation()
-    return spaces
 
 
 def _group(scores: dict[str, Scores], seed: int) -> GroupAlignment:

@@ -1,0 +1,54 @@
+"""`embspace align`: which layer of one model corresponds to which of another."""
+
+from typing import Any
+
+import click
+
+from . import options as o
+from .opening import Opening
+from .output import Output
+
+GROUPS = "K, K_gate, K_up, V, W_Q, W_K, W_V, W_O"
+
+
+def _groups(
+    ctx: click.Context, parameter: click.Parameter, text: str | None
+) -> tuple[str, ...] | None:
+    """`K,V` as names; None for all."""
+    if text is None:
+        return None
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise click.BadParameter(f"{text!r}: give groups like K,V,W_Q.")
+    return names
+
+
+@click.command("align", context_settings=o.CONTEXT, short_help="Layers of two models, matched.")
+@click.option("--groups", callback=_groups, metavar="K,V,…", help=f"Only these: {GROUPS}.")
+@o.filter_option
+@o.norm_option
+@o.plot_option
+@o.seed_option
+@o.output_options
+@o.pair_options("sample-bert-a", "sample-bert-b")
+@o.debug_option
+def command(openings: tuple[Opening, Opening], output: Output, **given: Any) -> None:
+    """Match the layers of two models A and B by what their parameters say of the same tokens.
+
+    Feed-forward keys K (gate and up apart) and values V, and the columns of W_Q, W_K, W_V and rows
+    of W_O, are read as scores over the tokens that both vocabularies hold (matched by token, so
+    tokenizers, depths and widths may differ). Two layers are as alike as the mean |correlation| of
+    all pairs of their vectors; the one-to-one match with the largest sum is marked, beside the
+    same in feature space (without the vocabulary), where the widths agree.
+    p: how often a one-to-one match drawn at random lies as close to the diagonal (mean |l − l'|;
+    layers of models of different depths by their relative position).
+    --json prints {"groups": {"K": {"vocabulary": {"match", "score", "diagonal", "p", …}, …}, …}}.
+
+    \b
+        embspace align
+        embspace align bert-seed1 bert-seed2 --groups K,V --plot panels.svg
+        embspace align gpt2 gpt2-medium --filter words --json
+    """
+    from .aligning import align_models
+
+    align_models(openings, output, **given)
