@@ -12,15 +12,14 @@ from ..errors import ModelError
 from .aliases import ALIASES, bundled, bundled_names
 from .families import BY_TYPE, GENERIC, Family
 from .files import path_of, read_json_file
+from .hub import HubFolder
 from .layout import Layout, resolve, text_part
 from .messages import first_line
 from .model import Model
 from .tensors import Checkpoint
 
 AnyModel = TypeVar("AnyModel", bound=Model)
-NEEDED = ("*.json", "*.txt", "*.model", "tokenizer*", "*.safetensors")
 TOKENIZER_FILES = ("tokenizer*", "vocab.*", "*.model")
-UNWANTED = ("original/*", "onnx/*", "*.onnx*", "*/*.safetensors", "consolidated*")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -47,6 +46,7 @@ def load(
     source = _source(str(name), revision)
     folder = source.folder
     config = read_config(folder, trust_remote_code=trust_remote_code)
+    source.fetch_weights()  # gigabytes perhaps, and only of a model whose config can be read
     checkpoint = Checkpoint(folder)
     options: dict[str, Any] = {
         "dtype": _dtype(dtype),
@@ -114,11 +114,15 @@ def load_tokenizer(model: Model, *, trust_remote_code: bool = False) -> Any | No
 
 @dataclass(frozen=True)
 class _Source:
-    """The folder that weights are read from; for unpacked files, a note and their own dtype."""
+    """The folder that weights are read from; for unpacked files, a note and their own dtype.
+
+    fetch_weights: brings the weights where they are not there yet.
+    """
 
     folder: Path
     notes: tuple[str, ...] = ()
     stored_as: str | None = None
+    fetch_weights: Callable[[], None] = lambda: None
 
 
 def _source(name: str, revision: str | None) -> _Source:
@@ -138,36 +142,8 @@ def _source(name: str, revision: str | None) -> _Source:
         raise ModelError(_unknown(name))
     if path.is_file() or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ModelError(f"{name} is no model folder (expected config.json and weights in it).")
-    return _Source(_from_hub(ALIASES.get(name, name), revision))
-
-
-def _from_hub(repo: str, revision: str | None) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import (
-        HFValidationError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
-
-    def fetch(patterns: tuple[str, ...]) -> Path:
-        return Path(
-            snapshot_download(
-                repo,
-                revision=revision,
-                allow_patterns=list(patterns),
-                ignore_patterns=list(UNWANTED),
-            )
-        )
-
-    try:
-        folder = fetch(NEEDED)
-        return folder if any(folder.glob("*.safetensors")) else fetch((*NEEDED, "*.bin"))
-    except (HFValidationError, RepositoryNotFoundError, RevisionNotFoundError) as error:
-        raise ModelError(_unknown(repo) + f" The Hub says: {first_line(error)}.") from error
-    except Exception as error:  # offline, no route, timeout, not cached
-        raise ModelError(
-            _unknown(repo) + " The Hub cannot be reached and its cache holds no such model."
-        ) from error
+    hub = HubFolder(ALIASES.get(name, name), revision, _unknown(name))
+    return _Source(hub.folder, fetch_weights=hub.fetch_weights)
 
 
 def _unknown(name: str) -> str:

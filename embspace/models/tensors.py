@@ -17,7 +17,8 @@ from .messages import first_line
 FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
 FLOAT_NAMES = frozenset({"F16", "BF16", "F32", "F64"})  # the same in safetensors headers
 LEGACY = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
-SAFETENSORS_INDEX, BIN_INDEX = "model.safetensors.index.json", "pytorch_model.bin.index.json"
+SAFETENSORS, BIN = "model.safetensors", "pytorch_model.bin"
+SAFETENSORS_INDEX, BIN_INDEX = f"{SAFETENSORS}.index.json", f"{BIN}.index.json"
 PAGES, PAGE = 16, 4096
 LONGEST_NAME = 255  # bytes of a file name
 
@@ -103,7 +104,7 @@ class Checkpoint:
 
     def _locate(self) -> dict[str, tuple[str, str]]:
         """Tensor name -> (shard, name as stored)."""
-        for name in (SAFETENSORS_INDEX, "model.safetensors", BIN_INDEX, "pytorch_model.bin"):
+        for name in (SAFETENSORS_INDEX, SAFETENSORS, BIN_INDEX, BIN):
             path = self.folder / name
             if path.is_file() and path.suffix == ".json":
                 return self._from_index(path)

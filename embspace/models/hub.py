@@ -1,0 +1,74 @@
+"""Models of the Hub: small files first, then the weight files that are read, through its cache.
+
+A config that cannot be read refuses the model before gigabytes of weights are fetched. The weights
+are those of the same commit, and only the files that `Checkpoint` opens. All shards are needed: a
+model's fingerprint samples every tensor, and its shapes are compared when it is opened.
+"""
+
+from collections.abc import Iterable
+from glob import escape
+from pathlib import Path
+
+from ..errors import ModelError
+from .files import read_json_file
+from .messages import first_line
+from .tensors import BIN, BIN_INDEX, SAFETENSORS, SAFETENSORS_INDEX
+
+SMALL = ("*.json", "*.txt", "*.model", "tokenizer*")
+UNWANTED = ("*/*", "*.onnx*", "*.safetensors", "*.bin")
+
+
+class HubFolder:
+    """The cached snapshot of a repository; raises ModelError where the Hub or its cache lack it.
+
+    folder: where config, tokenizer and shard indices lie, and the weights after `fetch_weights`.
+    """
+
+    def __init__(self, repo: str, revision: str | None, unknown: str) -> None:
+        """unknown: the sentence that says what a name that is not on the Hub might have been."""
+        self.repo, self.unknown = repo, unknown
+        self.folder = self._fetch(revision, SMALL, UNWANTED)
+
+    def fetch_weights(self) -> None:
+        """Fetch what `Checkpoint` will open, in its order of preference, and nothing beside it."""
+        for index, single in ((SAFETENSORS_INDEX, SAFETENSORS), (BIN_INDEX, BIN)):
+            shards = _shards(self.folder / index)
+            self._fetch(self.folder.name, map(escape, sorted(shards or {single})))
+            if shards or (self.folder / single).is_file():
+                return
+
+    def _fetch(self, revision: str | None, wanted: Iterable[str], but: Iterable[str] = ()) -> Path:
+        """The snapshot's folder with the wanted files; what the Hub refuses becomes one sentence.
+
+        Offline (HF_HUB_OFFLINE, or no route) it is the cached snapshot as it is.
+        """
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import (
+            HFValidationError,
+            RepositoryNotFoundError,
+            RevisionNotFoundError,
+        )
+
+        wanted, but = list(wanted), list(but)
+        try:
+            return Path(
+                snapshot_download(
+                    self.repo, revision=revision, allow_patterns=wanted, ignore_patterns=but
+                )
+            )
+        except (HFValidationError, RepositoryNotFoundError, RevisionNotFoundError) as error:
+            raise ModelError(f"{self.unknown} The Hub says: {first_line(error)}.") from error
+        except Exception as error:  # offline, no route, timeout, not cached
+            raise ModelError(
+                f"{self.unknown} The Hub cannot be reached and its cache holds no such model."
+            ) from error
+
+
+def _shards(index: Path) -> set[str]:
+    """The shards that an index names; none where there is no index, or it is not readable."""
+    if not index.is_file():
+        return set()
+    try:
+        return {str(name) for name in dict(read_json_file(index)["weight_map"]).values()}
+    except (ModelError, KeyError, TypeError, ValueError):  # told when the checkpoint is opened
+        return set()
