@@ -12,9 +12,10 @@ from .spelling import tell_spellings
 from .terminal import say
 
 if TYPE_CHECKING:
+    from embspace.compare.grades import Grades
+    from embspace.models.memory import Needs
     from embspace.notation import Circuit
     from embspace.projection.circuits import CircuitPairs
-    from embspace.projection.needs import Needs
     from embspace.projection.reader import ReadableModel
 
 WAY_OUT = "leave tokens out with --filter words, or use --dtype float32."
@@ -50,11 +51,14 @@ def read_heads(
     how = {"norm": norm, "inverse": inverse, "distance": distance}
     noise = noise_of_pairs(model.vocabulary, search["filters"], token)
     results = _found(model, places, circuits, token, k, how, search)
+    grades = _grades(model, how) if output.for_people else None
     if one:
-        output.together("heads", list(results), noise)
+        notes = _trust(grades, places[0], circuits)
+        output.together("heads", list(results), noise, notes)
         return
     total = len(places) * len(circuits) * (2 if token else 1)
-    output.stream("heads", results, total, *_shown(model, places, circuits, how | search, noise))
+    shown = _shown(model, places, circuits, how | search, noise, grades)
+    output.stream("heads", results, total, *shown)
 
 
 def _places(model: "ReadableModel", layer: int | None, head: int | None) -> list[tuple[int, int]]:
@@ -112,9 +116,32 @@ def _shown(
     circuits: "tuple[Circuit, ...]",
     settings: dict[str, Any],
     noise: float,
+    grades: "Grades | None",
 ) -> tuple[Any, Any]:
     """How a line looks, and what stands above the lines."""
     from embspace.report.headings import heading_of_pairs
     from embspace.report.lines import PairLine
 
-    return partial(PairLine, noise=noise), heading_of_pairs(model, len(places), circuits, settings)
+    line = partial(PairLine, noise=noise, grades=grades)
+    return line, heading_of_pairs(model, len(places), circuits, settings, grades)
+
+
+def _grades(model: "ReadableModel", how: dict[str, Any]) -> "Grades | None":
+    """Grades of these readings that `embspace evidence trust` left, if it was run."""
+    from embspace.compare.grades import recall
+
+    if how["inverse"] != "transpose" or how["distance"] is not None:
+        return None
+    return recall(model, how["norm"])
+
+
+def _trust(
+    grades: "Grades | None", place: tuple[int, int], circuits: "tuple[Circuit, ...]"
+) -> tuple[str, ...]:
+    """One head's grades as a note."""
+    from embspace.report.view import shown
+
+    if grades is None:
+        return ()
+    found = [f"W_{c.upper()} {grades.of(*place, c) or 'not measured'}" for c in circuits]
+    return (shown(f"{', '.join(found)}; {grades.note()}"),)

@@ -11,7 +11,7 @@ from .output import Output
 from .terminal import show
 
 if TYPE_CHECKING:
-    from embspace.projection.needs import Needs
+    from embspace.models.memory import Needs
     from embspace.projection.neurons import NeuronTokens
     from embspace.projection.reader import ReadableModel
     from embspace.projection.related import RelatedPairs

@@ -13,7 +13,7 @@ from .interrupt import stop_if_interrupted
 from .terminal import console, say
 
 if TYPE_CHECKING:
-    from embspace.projection.needs import Needs
+    from embspace.models.memory import Needs
     from embspace.projection.reader import ReadableModel
 
 WORTH_SAYING = 5.0  # seconds
@@ -98,7 +98,7 @@ def prove(model: "ReadableModel") -> None:
 
 def announce(needed: "Needs") -> None:
     """Say what long or large work will take."""
-    from embspace.projection.needs import gigabytes
+    from embspace.models.memory import gigabytes
 
     if needed.seconds >= WORTH_SAYING or needed.peak >= MUCH:
         took = f"{duration(needed.seconds)} plus loading"

@@ -17,7 +17,7 @@ from .output import Output
 from .terminal import say
 
 if TYPE_CHECKING:
-    from embspace.projection.needs import Needs
+    from embspace.models.memory import Needs
     from embspace.projection.reader import ReadableModel
     from embspace.projection.token import TokenReading
 

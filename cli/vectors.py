@@ -10,7 +10,7 @@ from .opening import Opening
 from .output import Output
 
 if TYPE_CHECKING:
-    from embspace.projection.needs import Needs
+    from embspace.models.memory import Needs
     from embspace.projection.reader import ReadableModel
 
 TABLE, LINE = 20, 8  # tokens of each end shown unless --top says otherwise

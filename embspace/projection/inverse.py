@@ -11,9 +11,10 @@ from torch import Tensor
 from ..checking import positive
 from ..checking import seed as checked_seed
 from ..errors import EmbspaceError
+from ..models.memory import Needs, flops_per_second
 from ..notation import INVERSES, Inverse
 from ..results import Result
-from .needs import Needs, flops_per_second, needs_of_vectors
+from .needs import needs_of_vectors
 from .vectors import FeedForwardReading
 
 if TYPE_CHECKING:

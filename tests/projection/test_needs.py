@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import embspace
-from embspace.errors import ResourceError
 from embspace.projection import needs
 
 CPU = torch.device("cpu")
@@ -40,29 +39,3 @@ def test_more_circuits_take_longer_but_no_more_memory(model):
 def test_filters_need_less(model):
     few, all_ = (needs.needs_of_circuits(model, 5, rows=rows) for rows in (10, None))
     assert few.private < all_.private and few.seconds < all_.seconds
-
-
-def test_what_fits_is_let_through_and_what_does_not_is_refused(monkeypatch):
-    needed = needs.Needs(private=1000, mapped=10**12, seconds=1)
-    monkeypatch.setattr(needs, "free_memory", lambda device=None: 1000)
-    needed.require(CPU, way_out="do less.")
-    monkeypatch.setattr(needs, "free_memory", lambda device=None: 999)
-    with pytest.raises(ResourceError, match="do less"):
-        needed.require(CPU, way_out="do less.")
-
-
-def test_a_containers_limit_counts(monkeypatch, tmp_path):
-    monkeypatch.setattr(needs, "CGROUP", tmp_path)
-    free = needs.free_memory(CPU)
-    (tmp_path / "memory.max").write_text("5000\n")
-    (tmp_path / "memory.current").write_text("4000\n")
-    assert needs.free_memory(CPU) == 1000 < free
-    (tmp_path / "memory.max").write_text("max\n")
-    assert needs.free_memory(CPU) > 1000
-
-
-@pytest.mark.parametrize(
-    ("n", "text"), [(1, "1 MB"), (340e6, "340 MB"), (1.24e9, "1.2 GB"), (5e11, "500.0 GB")]
-)
-def test_bytes_are_readable(n, text):
-    assert needs.gigabytes(n) == text
