@@ -99,7 +99,7 @@ class LinearFit:
         self.mean = x.double().mean(dim=0)
         U, S, Vh = torch.linalg.svd(x.double() - self.mean, False)
         smallest = S[0] * max(x.shape) * torch.finfo(S.dtype).eps
-        kept = S > smallest
+        kept = S.gt(smallest)
         self.rank = int(kept.sum())
         self._left, self._back = U[:, kept], Vh[kept].T / S[kept]
 
