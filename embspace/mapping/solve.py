@@ -17,12 +17,13 @@ UNIT = {"float64": 2.0**-52, "float32": 2.0**-23}  # of the products that the su
 
 @dataclass(frozen=True)
 class Solution:
-    """Maps of one source to its targets: x A + b, the targets' columns side by side.
+    """Maps of one source to some targets: x A + b, the targets' columns side by side.
 
     rank of the source's rows; condition number of their moments (columns scaled to length 1);
     cut: relative size below which a direction counts as absent, None where none was cut.
     """
 
+    targets: tuple[str, ...]
     A: Float[Tensor, "d k"]
     b: Float[Tensor, "k"] | None
     rank: int
@@ -30,17 +31,27 @@ class Solution:
     cut: float | None
 
 
-def solve(sums: Sums, source: str, *, kind: Kind = "mat", ridge: float = 0.0) -> Solution:
-    """A minimising Σ ‖x A - y‖² (+ λ ‖A‖² for "ridge"; with intercept for "affine").
+def solve(
+    sums: Sums,
+    source: str,
+    targets: tuple[str, ...] | None = None,
+    *,
+    kind: Kind = "mat",
+    ridge: float = 0.0,
+) -> Solution:
+    """The maps of a source to all its targets, or to some.
+
+    A minimises Σ ‖x A - y‖² (+ λ ‖A‖² for "ridge"; with intercept for "affine").
 
     Where the rows determine A, by Cholesky of the moments with their columns scaled to length 1;
     else the solution of least norm, from their eigenvectors above the cut. `ridge` is λ over the
     mean square of a source coordinate, per row. Raises EmbspaceError where there are no rows.
     """
+    targets = sums.plan.targets[source] if targets is None else targets
     if sums.n == 0:
         raise EmbspaceError("no row was seen, so there is nothing to fit.")
     d, affine = sums.d, kind == "affine"
-    moments = sums.moments(source, centred=affine)
+    moments = sums.moments(source, targets, centred=affine)
     gram, cross = moments[:, :d], moments[:, d:]
     if kind == "ridge":
         strength = ridge * float(gram.diagonal().mean())
@@ -48,9 +59,9 @@ def solve(sums: Sums, source: str, *, kind: Kind = "mat", ridge: float = 0.0) ->
     n_free = sums.n - affine if kind != "ridge" else d
     A, rank, condition, cut = _least_squares(gram, cross, n_free, UNIT[sums.products])
     if not affine:
-        return Solution(A, None, rank, condition, cut)
-    means = torch.cat([sums.mean(target) for target in sums.plan.targets[source]])
-    return Solution(A, means - sums.mean(source) @ A, rank, condition, cut)
+        return Solution(targets, A, None, rank, condition, cut)
+    means = torch.cat([sums.mean(target) for target in targets])
+    return Solution(targets, A, means - sums.mean(source) @ A, rank, condition, cut)
 
 
 def _least_squares(gram: Tensor, cross: Tensor, n: int, unit: float):
@@ -98,26 +109,25 @@ def r2_of(sums: Sums, source: str, solution: Solution) -> dict[str, "R2"]:
 
     `sklearn.metrics.r2_score(y, x A + b)`, uniform average over the coordinates that vary.
     """
-    d = sums.d
-    moments = sums.moments(source)
+    d, targets = sums.d, solution.targets
+    moments = sums.moments(source, targets)
     gram, cross = moments[:, :d], moments[:, d:]
     A = solution.A
     missed = -2 * (A * cross).sum(0) + (A * (gram @ A)).sum(0)
     if solution.b is not None:
         b, n = solution.b, sums.n
         t_x = n * sums.mean(source)
-        t_y = n * torch.cat([sums.mean(target) for target in sums.plan.targets[source]])
+        t_y = n * torch.cat([sums.mean(target) for target in targets])
         missed = missed - 2 * b * t_y + 2 * b * (t_x @ A) + n * b * b
     return {
-        target: _r2(sums, target, missed[k * d : (k + 1) * d])
-        for k, target in enumerate(sums.plan.targets[source])
+        target: _r2(sums, target, missed[k * d : (k + 1) * d]) for k, target in enumerate(targets)
     }
 
 
 def r2_of_identity(sums: Sums, source: str) -> dict[str, "R2"]:
-    """The same for x unchanged."""
+    """The same for x unchanged, for every target."""
     d = sums.d
-    moments = sums.moments(source)
+    moments = sums.moments(source, sums.plan.targets[source])
     own = moments[:, :d].diagonal()
     return {
         target: _r2(sums, target, own - 2 * moments[:, (k + 1) * d : (k + 2) * d].diagonal())

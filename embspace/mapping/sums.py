@@ -6,7 +6,6 @@ and its r² depend on are Σ x^T y, Σ x^T x, Σ y² by coordinate, Σ x, Σ y a
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -156,12 +155,14 @@ class Sums:
         t = self.total[self._at[space]]
         return (self.squares[self._at[space]] - t * t / max(self.n, 1)).clamp_min(0)
 
-    def moments(self, source: str, *, centred: bool = False) -> Float[Tensor, "d k"]:
-        """Σ x^T [x y₁ y₂ …] for the source and all its targets, about 0 or about the means."""
-        spaces = (source, *self.plan.targets[source])
+    def moments(
+        self, source: str, targets: tuple[str, ...], *, centred: bool = False
+    ) -> Float[Tensor, "d k"]:
+        """Σ x^T [x y₁ y₂ …] for the source and some of its targets, about 0 or about the means."""
+        spaces = (source, *targets)
         t = torch.cat([self.total[self._at[s]] for s in spaces])
         x = self.total[self._at[source]]
-        block = self.blocks[source]
+        block = self._block(source, targets)
         if centred:
             return block - torch.outer(x, t) / max(self.n, 1)
         if not bool(self.shift.any()):
@@ -169,6 +170,13 @@ class Sums:
         c = torch.cat([self.shift[self._at[s]] for s in spaces])
         cx = self.shift[self._at[source]]
         return block + torch.outer(cx, t + self.n * c) + torch.outer(x, c)
+
+    def _block(self, source: str, targets: tuple[str, ...]) -> Tensor:
+        every = self.plan.targets[source]
+        if targets == every:
+            return self.blocks[source]
+        parts = self.blocks[source].split(self.d, dim=1)
+        return torch.cat([parts[0], *(parts[1 + every.index(target)] for target in targets)], 1)
 
     # combine -----------------------------------------------------------------------------
     def merge(self, other: "Sums") -> None:
@@ -185,7 +193,7 @@ class Sums:
     def unshift(self) -> None:
         """Make all sums those about 0."""
         for source in self.blocks:
-            self.blocks[source] = self.moments(source).clone()
+            self.blocks[source] = self.moments(source, self.plan.targets[source]).clone()
         self.squares = torch.stack([self.energy(space) for space in self.plan.spaces])
         self.total = self.total + self.n * self.shift
         self.shift = torch.zeros_like(self.shift)
@@ -219,13 +227,3 @@ def needs_room(plan: Plan, d: int, *, sets: int = 2) -> int:
     """Bytes that a fit of a plan holds at most: its sums for fitting and scoring, and one solve."""
     widest = max((len(row) for row in plan.targets.values()), default=0)
     return sets * plan.n_bytes(d) + 8 * d * d * (2 * widest + 6)
-
-
-def rows_of_layers(layers: Mapping[int, Tensor]) -> dict[str, Tensor]:
-    """States by layer as rows of spaces."""
-    return {str(l): x for l, x in layers.items()}
-
-
-def default_state(out: Path) -> Path:
-    """Where the state of a fit lies while it runs: beside its result."""
-    return out.with_name(out.name + ".state")

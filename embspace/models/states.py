@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Literal
 
 import torch
@@ -17,7 +18,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ..errors import EmbspaceError, ModelError
+from .layout import spell
 from .messages import first_line
+from .model import Model
 from .passages import Passage
 from .running import Running
 
@@ -65,14 +68,16 @@ def capture(
     layers: Iterable[int] | None = None,
     parts: Iterable[Part] = (),
     batch_tokens: int = BATCH_TOKENS,
+    skip_batches: int = 0,
     dtype: torch.dtype = torch.float32,
     device: str | torch.device | None = None,
 ) -> Iterator[States]:
     """Run a live model over passes and yield the states at their positions, batch by batch.
 
-    layers: which of 0 … L (default all); parts: which sub-modules besides. Rows come in `dtype` on
-    `device` (the model's unless given), in the order in which they were run: `lines` and
-    `positions` say which is which. The module runs in eval mode and gets its own mode back.
+    layers: which of 0 … L (default all); parts: which sub-modules besides; skip_batches: that many
+    first batches are not run (batches are always the same for the same passes). Rows come in
+    `dtype` on `device` (the model's unless given), in the order in which they were run: `lines`
+    and `positions` say which is which. The module runs in eval mode and gets its own mode back.
     Raises StateError, naming layer and line, where a taken row holds NaN or infinity.
     """
     wanted = range(running.n_layers + 1) if layers is None else sorted(set(layers))
@@ -81,7 +86,7 @@ def capture(
             raise ModelError(f"there is no state {l}: states are 0 to {running.n_layers}.")
     where = torch.device(device) if device is not None else running.model.device
     with _eval_mode(running.module), _Recorder(running, set(wanted), tuple(parts)) as recorder:
-        for batch in batches(passes, batch_tokens):
+        for batch in islice(batches(passes, batch_tokens), skip_batches, None):
             recorder.run(batch)
             yield recorder.taken(batch, dtype, where)
 
@@ -261,29 +266,32 @@ class _Recorder:
 
 def part_ends(running: Running, layer: int, part: Part) -> Iterator[tuple[nn.Module, str]]:
     """The modules whose input and whose output are those of a sub-module, if the block has it."""
-    family = running.model.family
-    inward, outward = {
-        "attn_norm": (family.attn_norm, family.attn_norm),
-        "attn": (family.qkv or family.q, family.o),
-        "ff_norm": (family.ff_norm, family.ff_norm),
-        "ff": (_ff_names(running, layer), _ff_end(running, layer)),
-    }[part]
-    first, last = running.part(layer, inward), running.part(layer, outward)
+    first, last = (running.part(layer, name) for name in _ends(running.model, layer, part))
     if first is not None and last is not None:
         yield first, "in"
         yield last, "out"
 
 
-def _ff_names(running: Running, layer: int) -> str | None:
-    family = running.model.family
-    if running.part(layer, family.down) is None and family.experts:
-        return "mlp"
-    return family.gate_up or family.gate or family.up
+def has_part(model: Model, layer: int, part: Part) -> bool:
+    """Whether a block has such a sub-module: told from the checkpoint, without a live model."""
+    if part in ("attn", "ff"):
+        return True
+    return (
+        spell(_ends(model, layer, part)[0], model.layout.block(layer), model.checkpoint) is not None
+    )
 
 
-def _ff_end(running: Running, layer: int) -> str | None:
-    family = running.model.family
-    return "mlp" if running.part(layer, family.down) is None else family.down
+def _ends(model: Model, layer: int, part: Part) -> tuple[str | None, str | None]:
+    """Names below the block of the module that a sub-module begins with, and that it ends with."""
+    family = model.family
+    if part == "attn":
+        return family.qkv or family.q, family.o
+    if part == "ff":
+        if model.experts(layer) != [None]:
+            return "mlp", "mlp"
+        return family.gate_up or family.gate or family.up, family.down
+    norm = family.attn_norm if part == "attn_norm" else family.ff_norm
+    return norm, norm
 
 
 def _tensor(output: Any) -> Tensor:

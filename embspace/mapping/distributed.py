@@ -1,0 +1,64 @@
+"""One fit over several processes (`torchrun`): each sums its share of the text, all add them up."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+
+from .sums import Sums
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Group:
+    """This process among those that work together."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this process is the one that reports and writes."""
+        return self.rank == 0
+
+    def share(self, items: "tuple[Item, ...]") -> "tuple[Item, ...]":
+        """This process's part of a list."""
+        return items[self.rank :: self.size]
+
+    def add_up(self, sums: Sums) -> None:
+        """Give every process the sums of all."""
+        if self.size == 1:
+            return
+        from torch import distributed
+
+        sums.unshift()
+        n = torch.tensor(float(sums.n), dtype=torch.float64, device=sums.device)
+        for tensor in (n, *sums.tensors().values()):
+            distributed.all_reduce(tensor)
+        sums.n = round(float(n))
+
+
+ALONE = Group()
+
+
+@contextmanager
+def process_group() -> Iterator[Group]:
+    """The group that `torchrun` announces by RANK and WORLD_SIZE; alone without it."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size < 2:
+        yield ALONE
+        return
+    from torch import distributed
+
+    ours = not distributed.is_initialized()
+    if ours:
+        distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    try:
+        yield Group(distributed.get_rank(), distributed.get_world_size())
+    finally:
+        if ours:
+            distributed.destroy_process_group()

@@ -1,0 +1,299 @@
+"""Fit maps: run a model over a text, sum the moments of its states, solve. [DIN] §3"""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from ..checking import one_of, positive
+from ..checking import seed as checked_seed
+from ..errors import EmbspaceError, ResourceError, TextError
+from ..models.corpus import Corpus, default_corpus, read_corpus
+from ..models.memory import free_memory, gigabytes
+from ..models.passages import Passages, Positions, passages
+from ..models.running import Running, run
+from ..models.states import BATCH_TOKENS, PARTS, States, capture, has_part
+from .assemble import assemble, outlying
+from .distributed import ALONE, Group
+from .lines import HELD_OUT, Split, split_lines
+from .maps import Maps
+from .resume import load_state, save_state
+from .solve import KINDS, Kind, r2_of, solve
+from .sums import Plan, Products, Sums, needs_room
+
+if TYPE_CHECKING:
+    from ..models.model import Model
+
+Progress = Callable[[str, int, int], None]  # what, tokens done, tokens in all
+SAVE_EVERY_S = 120.0
+RUN_DTYPES = {
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+CONVERGED = 0.002  # gain of mean r² over the last half of the rows below which more data is idle
+CHECKS_FROM, CHECKS_BY = 500, 2**0.5
+
+
+def fit(
+    model: "Model",
+    text: str | Path | Corpus | list[str] | None = None,
+    *,
+    pairs: str | Iterable[tuple[int, int]] = "final",
+    parts: Literal["blocks", "submodules"] = "blocks",
+    kind: Kind = "mat",
+    ridge: float | None = None,
+    lines: Iterable[int] | None = None,
+    held_out: Iterable[int] | float | None = None,
+    rows: int | None = None,
+    positions: Positions = "random",
+    max_tokens: int | None = None,
+    special: bool = True,
+    skip_first: int = 0,
+    seed: int = 0,
+    column: str | None = None,
+    products: Products = "float64",
+    run_dtype: str = "float32",
+    device_map: str | None = None,
+    batch_tokens: int = BATCH_TOKENS,
+    until_converged: bool = False,
+    state: str | Path | None = None,
+    resume: bool = False,
+    group: Group = ALONE,
+    progress: Progress | None = None,
+    on_check: "Callable[[Check], None] | None" = None,
+) -> Maps:
+    """Fit linear maps between the states of a model and say how good they are on held-out text.
+
+    text: see `read_corpus` (default: our sentences for a sample, Wikipedia from the Hub else);
+    pairs: "final" (every l to L), "all", or (l, l') pairs; parts "submodules": attention,
+    feed-forward and norms of every block instead, input to output; kind: "mat" (least squares
+    without intercept, the paper's), "affine", "ridge" (strength `ridge`, or chosen on a quarter of
+    the rows to fit that is kept apart for it). lines: which lines to fit; held_out: which to
+    score, or their share (a quarter); rows: so many lines at most; positions, max_tokens, special,
+    skip_first: see `passages`. products "float32" multiplies in float32 and adds up in float64.
+    run_dtype: of the forward pass. until_converged: stop when more rows no longer raise held-out
+    r². state: file that a fit writes as it goes and `resume` goes on from, to the same result.
+    Raises TextError, MapsError, ModelError, ResourceError, StateError.
+    """
+    one_of(kind, KINDS, "kind of map")
+    one_of(products, ("float64", "float32"), "products")
+    one_of(run_dtype, RUN_DTYPES, "dtype of the run")
+    if kind == "ridge" and ridge is not None and not 0 <= ridge < float("inf"):
+        raise EmbspaceError(f"ridge must be a number from 0 on, got {ridge}.")
+    corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
+    share = held_out if isinstance(held_out, int | float) else HELD_OUT
+    chosen = None if isinstance(held_out, int | float) else held_out
+    split = split_lines(corpus, fit=lines, score=chosen, share=float(share), seed=seed)
+    if rows is not None:
+        split = replace(split, fit=split.fit[: positive(rows, "rows")])
+    taking = {
+        "positions": positions,
+        "max_tokens": max_tokens,
+        "special": special,
+        "skip_first": skip_first,
+        "seed": checked_seed(seed),
+    }
+    plan = plan_of(model, pairs, parts)
+    work = Fitting(model, corpus, split, taking, plan, kind, products, group, state)
+    work.require_memory()
+    if resume:
+        work.resume()
+    running = run(model, dtype=RUN_DTYPES[run_dtype], attention="fast", device_map=device_map)
+    work.run(running, batch_tokens, progress, until_converged, on_check)
+    return assemble(work, ridge, run_dtype)
+
+
+def plan_of(model: "Model", pairs: Any, parts: str) -> Plan:
+    """The maps wanted. Raises EmbspaceError for pairs that do not exist."""
+    if one_of(parts, ("blocks", "submodules"), "parts") == "blocks":
+        return Plan.of_layers(model.n_layers, pairs)
+    targets = {
+        f"{l}.{part}.in": (f"{l}.{part}.out",)
+        for l in range(model.n_layers)
+        for part in PARTS
+        if has_part(model, l, part)
+    }
+    spaces = tuple(space for source, row in targets.items() for space in (source, *row))
+    return Plan(spaces, targets)
+
+
+@dataclass(frozen=True)
+class Check:
+    """Held-out r² of the maps to the last state, averaged over a few layers, after so many rows."""
+
+    rows: int
+    r2: float
+
+
+class Fitting:
+    """One fit on its way: what is to be read, and the sums so far."""
+
+    def __init__(
+        self,
+        model: "Model",
+        corpus: Corpus,
+        split: Split,
+        taking: dict[str, Any],
+        plan: Plan,
+        kind: Kind,
+        products: Products,
+        group: Group = ALONE,
+        state: str | Path | None = None,
+    ) -> None:
+        self.model, self.corpus, self.split, self.taking = model, corpus, split, taking
+        self.plan, self.kind, self.products, self.group = plan, kind, products, group
+        self.state = None if state is None else _of_rank(Path(state), group)
+        self.sets = self._passages()
+        self.sums: dict[str, Sums] = {}
+        self.done = dict.fromkeys(self.sets, 0)
+        self.checks: list[Check] = []
+
+    def _passages(self) -> dict[str, Passages]:
+        """Passes to run: held-out ones first, so that progress can be judged as it comes."""
+        fitted, chosen = self.split.fit, ()
+        if self.kind == "ridge":  # its strength is chosen on lines of their own
+            fitted, chosen = _apart(self.split.fit)
+        sets = {"score": self.split.score, "choice": chosen, "fit": fitted}
+        found: dict[str, Passages] = {}
+        for name, lines in sets.items():
+            if lines:
+                every = passages(self.model, self.corpus, lines=lines, **self.taking)
+                # in the order of the split, which was drawn: the first rows are like the last ones
+                found[name] = replace(every, passages=_in_order(every, lines))
+        if "fit" not in found:
+            raise TextError("no line is left to fit.")
+        return found
+
+    def require_memory(self) -> None:
+        """Raise ResourceError, naming the way out, where the sums would not fit."""
+        needed = needs_room(self.plan, self.model.d, sets=len(self.sets))
+        free = free_memory(self.model.device)
+        if needed > free:
+            raise ResourceError(
+                f"the sums of {len(self.plan.pairs)} maps need {gigabytes(needed)} of memory and "
+                f"{gigabytes(free)} are free: fit fewer (--pairs final, or some layers)."
+            )
+
+    @property
+    def identity(self) -> str:
+        """A hash of all that decides the sums: a saved state is of this fit or of another."""
+        said = {
+            "weights": self.model.checkpoint.fingerprint,
+            "text": self.corpus.digest,
+            "sets": {
+                name: [(p.line, *p.keep) for p in each.passages] for name, each in self.sets.items()
+            },
+            "plan": self.plan.targets,
+            "products": self.products,
+            "group": asdict(self.group),
+        }
+        return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
+
+    def resume(self) -> None:
+        """Go on from the saved state. Raises MapsError where there is none, or of another fit."""
+        if self.state is None or not self.state.is_file():
+            raise TextError(f"there is no state to go on from at {self.state}.")
+        self.sums = {name: self._new_sums() for name in self.sets}
+        self.done |= load_state(self.state, self.sums, self.identity)
+
+    def _new_sums(self) -> Sums:
+        return Sums(self.plan, self.model.d, products=self.products, device=self.model.device)
+
+    # run ---------------------------------------------------------------------------------
+    def run(
+        self,
+        running: Running,
+        batch_tokens: int,
+        progress: Progress | None,
+        until_converged: bool,
+        on_check: Callable[[Check], None] | None,
+    ) -> None:
+        """Sum over everything that was not read yet."""
+        if until_converged and self.group.size > 1:
+            raise EmbspaceError("until_converged judges the rows of one process; run one.")
+        if not self.sums:
+            self.sums = {name: self._new_sums() for name in self.sets}
+        saved, identity = time.monotonic(), self.identity if self.state else ""
+        n_all = sum(each.n_tokens for each in self.sets.values()) // self.group.size
+        n_read = 0
+        for name, each in self.sets.items():
+            mine = self.group.share(each.passages)
+            for states in self._captured(running, mine, batch_tokens, self.done[name]):
+                self.sums[name].add(self._rows(states))
+                self.done[name] += 1
+                n_read += states.n_tokens
+                if progress:
+                    progress(name, n_read, n_all)
+                if self.state and time.monotonic() - saved > SAVE_EVERY_S:
+                    save_state(self.state, self.sums, self.done, identity)
+                    saved = time.monotonic()
+                if name == "fit" and self._converged(on_check) and until_converged:
+                    break
+        for each in self.sums.values():
+            self.group.add_up(each)
+
+    def _captured(self, running: Running, mine: Any, batch_tokens: int, n_done: int):
+        """Batches of states, those aside that were read before a resumption."""
+        submodules = "." in self.plan.spaces[0]
+        return capture(
+            running,
+            mine,
+            layers=() if submodules else [int(space) for space in self.plan.spaces],
+            parts=PARTS if submodules else (),
+            batch_tokens=batch_tokens,
+            skip_batches=n_done,
+            dtype=torch.float64 if self.model.dtype == torch.float64 else torch.float32,
+        )
+
+    def _rows(self, states: States) -> dict[str, Tensor]:
+        self.done["outlying"] = self.done.get("outlying", 0) + outlying(states)
+        if states.layers:
+            return {str(l): x for l, x in states.layers.items()}
+        found: dict[str, Tensor] = {}
+        for (layer, part), (x, y) in states.parts.items():
+            found |= {f"{layer}.{part}.in": x, f"{layer}.{part}.out": y}
+        return found
+
+    def _converged(self, on_check: Callable[[Check], None] | None) -> bool:
+        """Judge the maps each time the rows have grown enough; whether more rows are idle."""
+        sums = self.sums["fit"]
+        least = self.checks[-1].rows * CHECKS_BY if self.checks else max(CHECKS_FROM, self.model.d)
+        final = str(self.model.n_layers)
+        if "score" not in self.sums or final not in self.plan.spaces or sums.n < least:
+            return False
+        sources = [s for s, row in self.plan.targets.items() if final in row]
+        r2 = [self._r2_now(s, final) for s in sources[:: max(1, len(sources) // 4)][:5]]
+        self.checks.append(Check(sums.n, sum(r2) / len(r2)))
+        if on_check:
+            on_check(self.checks[-1])
+        before = [c for c in self.checks[:-1] if c.rows * 2 <= sums.n * 1.001]
+        return bool(before) and self.checks[-1].r2 - before[-1].r2 < CONVERGED
+
+    def _r2_now(self, source: str, target: str) -> float:
+        kind: Kind = "mat" if self.kind == "ridge" else self.kind
+        solution = solve(self.sums["fit"], source, (target,), kind=kind)
+        return r2_of(self.sums["score"], source, solution)[target].mean
+
+
+def _apart(lines: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Three quarters of some lines, and every fourth."""
+    return tuple(n for k, n in enumerate(lines) if k % 4), lines[::4]
+
+
+def _in_order(every: Passages, lines: tuple[int, ...]) -> tuple[Any, ...]:
+    by_line: dict[int, list[Any]] = {}
+    for one in every.passages:
+        by_line.setdefault(one.line, []).append(one)
+    return tuple(one for line in lines for one in by_line.get(line, ()))
+
+
+def _of_rank(path: Path, group: Group) -> Path:
+    return path if group.size == 1 else path.with_name(f"{path.name}.{group.rank}")
