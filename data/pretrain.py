@@ -17,7 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from .corpus import Rows, masked, unigram_entropy
 from .fused_loss import cross_entropy
-from .recipes import N_POSITIONS, Recipe, new_model
+from .recipes import Recipe, new_model
 from .saving import save_sample
 
 logger = logging.getLogger(__name__)
@@ -60,7 +60,8 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = self._learning_rate(batch.numel())
         # Rows are shorter than the model's reach: set each somewhere in it, so that all is learned.
-        places = torch.randint(N_POSITIONS - _LENGTH + 1, (len(batch), 1), generator=self.rng)
+        free = self.recipe.n_positions - _LENGTH + 1
+        places = torch.randint(free, (len(batch), 1), generator=self.rng)
         loss = batch_loss(self.model, batch, self.tokenizer, self.rng, places)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()

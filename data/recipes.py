@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, PreTrainedModel
 
-N_POSITIONS = 128
+N_POSITIONS, N_SHORT = 128, 64  # BERT's are as long as a training row: it learns where words are
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,16 @@ class Recipe:
     tokenizer_of: str | None = None
     n_inner: int | None = None  # feed-forward width; narrow ones leave the facts to the heads
     weight_decay: float = 0.1
+    n_positions: int = N_POSITIONS
 
 
 RECIPES = {
     "sample-gpt2": Recipe("gpt2", 11, 160, 4, 8, 5_000_000, 3e-3, 24, n_inner=96, weight_decay=0.5),
     "sample-gpt2-b": Recipe("gpt2", 12, 128, 4, 4, 4_000_000, 2e-3, 24, "sample-gpt2"),
-    "sample-bert-a": Recipe("bert", 21, 128, 6, 4, 12_000_000, 1e-3, 16),
-    "sample-bert-b": Recipe("bert", 22, 128, 6, 4, 12_000_000, 1e-3, 16, "sample-bert-a"),
+    "sample-bert-a": Recipe("bert", 21, 128, 6, 4, 9_000_000, 1e-3, 32, n_positions=N_SHORT),
+    "sample-bert-b": Recipe(
+        "bert", 22, 128, 6, 4, 9_000_000, 1e-3, 32, "sample-bert-a", n_positions=N_SHORT
+    ),
 }
 
 
@@ -44,7 +47,7 @@ def _gpt2(recipe: Recipe, n_vocabulary: int) -> GPT2LMHeadModel:
     return GPT2LMHeadModel(
         GPT2Config(
             vocab_size=n_vocabulary,
-            n_positions=N_POSITIONS,
+            n_positions=recipe.n_positions,
             n_embd=recipe.width,
             n_layer=recipe.n_layers,
             n_head=recipe.n_heads,
@@ -63,7 +66,7 @@ def _bert(recipe: Recipe, n_vocabulary: int) -> BertForMaskedLM:
     return BertForMaskedLM(
         BertConfig(
             vocab_size=n_vocabulary,
-            max_position_embeddings=N_POSITIONS,
+            max_position_embeddings=recipe.n_positions,
             hidden_size=recipe.width,
             num_hidden_layers=recipe.n_layers,
             num_attention_heads=recipe.n_heads,

@@ -19,7 +19,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from . import classify, generate, pretrain, tokenizing
 from .corpus import read_real, split_real
-from .recipes import N_POSITIONS, RECIPES, Recipe
+from .recipes import RECIPES, Recipe
 
 _SAMPLES = Path(__file__).with_name("samples")
 _REVIEWS, _REVIEWS_SEED = "sample-gpt2-reviews", 31
@@ -34,8 +34,8 @@ def _tokenizer(recipe: Recipe, out: Path, real: list[str]) -> PreTrainedTokenize
         here, shipped = out / recipe.tokenizer_of, _SAMPLES / recipe.tokenizer_of
         return AutoTokenizer.from_pretrained(here if here.exists() else shipped)
     if recipe.family == "gpt2":
-        return tokenizing.byte_level(_N_BYTE_LEVEL, real, N_POSITIONS)
-    return tokenizing.word_piece(_N_PIECES, real, N_POSITIONS)
+        return tokenizing.byte_level(_N_BYTE_LEVEL, real, recipe.n_positions)
+    return tokenizing.word_piece(_N_PIECES, real, recipe.n_positions)
 
 
 def _fine_tune(out: Path, reviews: Path | None) -> None:
