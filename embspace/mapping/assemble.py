@@ -17,8 +17,9 @@ OUTLYING = 10.0  # times the median norm of a layer
 MOST_MARKS = 200_000  # fitted lines that are remembered one by one
 
 
-def assemble(work: "Fitting", ridge: float | None, run_dtype: str) -> Maps:
+def assemble(work: "Fitting", ridge: float | None, run_dtype: str, keep: str = "all") -> Maps:
     """Solve every map of a fit whose sums are complete; `ridge`: its strength, or None."""
+    final = str(work.model.n_layers)
     sums, choice = work.sums["fit"], work.sums.get("choice")
     strengths = _strengths(work, ridge)
     if choice is not None:
@@ -30,9 +31,10 @@ def assemble(work: "Fitting", ridge: float | None, run_dtype: str) -> Maps:
         scores = _scores(work.sums.get("score"), source, solution)
         for k, target in enumerate(targets):
             columns = slice(k * sums.d, (k + 1) * sums.d)
-            tensors[f"A.{source}-{target}"] = solution.A[:, columns].float().cpu()
-            if solution.b is not None:
-                tensors[f"b.{source}-{target}"] = solution.b[columns].float().cpu()
+            if keep == "all" or target == final:
+                tensors[f"A.{source}-{target}"] = solution.A[:, columns].float().cpu()
+                if solution.b is not None:
+                    tensors[f"b.{source}-{target}"] = solution.b[columns].float().cpu()
             pairs.append(_pair_fit(source, target, solution, scores.get(target)))
     return Maps(_about(work, run_dtype, strengths), tuple(pairs), tensors)
 

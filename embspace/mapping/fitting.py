@@ -66,6 +66,7 @@ def fit(
     until_converged: bool = False,
     state: str | Path | None = None,
     resume: bool = False,
+    keep: Literal["all", "final"] = "all",
     group: Group = ALONE,
     progress: Progress | None = None,
     on_check: "Callable[[Check], None] | None" = None,
@@ -81,6 +82,7 @@ def fit(
     skip_first: see `passages`. products "float32" multiplies in float32 and adds up in float64.
     run_dtype: of the forward pass. until_converged: stop when more rows no longer raise held-out
     r². state: file that a fit writes as it goes and `resume` goes on from, to the same result.
+    keep "final": score all pairs, keep the matrices of those to the last state only.
     Raises TextError, MapsError, ModelError, ResourceError, StateError.
     """
     one_of(kind, KINDS, "kind of map")
@@ -108,7 +110,7 @@ def fit(
         work.resume()
     running = run(model, dtype=RUN_DTYPES[run_dtype], attention="fast", device_map=device_map)
     work.run(running, batch_tokens, progress, until_converged, on_check)
-    return assemble(work, ridge, run_dtype)
+    return assemble(work, ridge, run_dtype, keep)
 
 
 def plan_of(model: "Model", pairs: Any, parts: str) -> Plan:

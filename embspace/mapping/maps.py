@@ -135,6 +135,8 @@ class Maps(Result):
         all. Raises EmbspaceError where it cannot be written."""
         from safetensors.torch import save_file
 
+        if any(f"A.{pair.source}-{pair.target}" not in self.tensors for pair in self.pairs):
+            raise MapsError("only some matrices were kept, so these maps are not saved.")
         record = {"format": FORMAT, "means": MEANING, "about": self.about, "pairs": self.rows()}
         metadata = {KEY: json.dumps(record, ensure_ascii=False)}
         tensors = {name: t.float().contiguous() for name, t in self.tensors.items()}

@@ -1,0 +1,286 @@
+"""How good maps are on text they were not fitted on, beside the identity. [DIN] §3-4"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..checking import indices
+from ..errors import TextError
+from ..models.corpus import Corpus, default_corpus, mark_of, read_corpus
+from ..models.passages import Passages, passages
+from ..models.running import run
+from ..models.states import BATCH_TOKENS, capture
+from ..results import Result
+from .decoding import Comparison, identity, through, why_no_head
+from .fitting import RUN_DTYPES, Progress, fit
+from .intervals import Bootstrap
+from .lines import HELD_OUT, split_lines
+from .maps import Maps
+from .solve import Solution, r2_of, r2_of_identity
+from .sums import Plan, Sums
+
+if TYPE_CHECKING:
+    from ..models.model import Model
+
+KS = (1, 5, 10)
+TAKING = ("positions", "max_tokens", "special", "skip_first", "seed")
+
+
+@dataclass(frozen=True)
+class LayerScore:
+    """One way of decoding one layer: the mean over held-out positions and its 95 % interval.
+
+    Keys: precision@1, precision@5, precision@10 (0 to 1), surprisal and kl (nats).
+    """
+
+    layer: int
+    means: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Means, and each interval beside its mean."""
+        ends = {f"{name}_interval": list(pair) for name, pair in self.intervals.items()}
+        return self.means | ends
+
+
+@dataclass(frozen=True)
+class Scores(Result):
+    """Held-out r² of every pair, and how each layer decodes, for each kind of map and for id.
+
+    r2: kind -> {"0-30": r²}; layers: kind -> one score a layer (empty without a prediction head).
+    """
+
+    r2: dict[str, dict[str, float | None]]
+    layers: dict[str, tuple[LayerScore, ...]]
+    settings: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """r² by pair, scores by layer, settings, notes and provenance."""
+        layers = {
+            kind: {str(score.layer): score.to_dict() for score in each}
+            for kind, each in self.layers.items()
+        }
+        return {
+            "r2": self.r2,
+            "layers": layers,
+            "settings": self.settings,
+            "notes": list(self.notes),
+            "provenance": self.provenance,
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a layer and kind; r² to the last state beside it."""
+        last = max(
+            (int(pair.split("-")[1]) for pair in next(iter(self.r2.values()), {})), default=0
+        )
+        found = []
+        for kind, each in self.layers.items():
+            for score in each:
+                r2 = self.r2.get(kind, {}).get(f"{score.layer}-{last}")
+                flat = {name: end for name, end in score.to_dict().items() if not _is_pair(end)}
+                ends = {
+                    f"{name}_{side}": pair[n]
+                    for name, pair in score.intervals.items()
+                    for n, side in enumerate(("low", "high"))
+                }
+                found.append({"layer": score.layer, "kind": kind, "r2": r2} | flat | ends)
+        return found or [
+            {"pair": pair, "kind": kind, "r2": value}
+            for kind, each in self.r2.items()
+            for pair, value in each.items()
+        ]
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+def score(
+    model: "Model",
+    maps: Maps | str | Path | None = None,
+    text: str | Path | Corpus | list[str] | None = None,
+    *,
+    lines: Iterable[int] | None = None,
+    fit_lines: Iterable[int] | None = None,
+    layers: Sequence[int] | None = None,
+    column: str | None = None,
+    run_dtype: str = "float32",
+    batch_tokens: int = BATCH_TOKENS,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Scores:
+    """r² of maps and of the identity for every pair; Precision@k, Surprisal and KL by layer.
+
+    maps: fitted ones (or a file of them); None fits all pairs on the spot, on lines that are not
+    scored. lines: which to score (default: with maps, all that they were not fitted on; else a
+    quarter, drawn). layers: which to decode (default 0 … L-1). options: positions, max_tokens,
+    special, skip_first, seed; the kind and others of `fit` where maps are fitted here.
+    A model without prediction head gets r² only. Raises TextError, MapsError, ModelError.
+    """
+    corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
+    taking = {name: options[name] for name in TAKING if name in options}
+    if maps is None:
+        maps, chosen, notes = _fitted(
+            model, corpus, lines, fit_lines, progress, run_dtype=run_dtype, **options
+        )
+        known = True
+    else:
+        maps = maps.require(model) if isinstance(maps, Maps) else Maps.load(maps, model)
+        chosen, notes = _unseen(corpus, maps, lines)
+        known = False
+    taken = passages(model, corpus, lines=chosen, **taking)
+    work = _Scoring(model, maps, layers, need_r2=not known)
+    work.run(taken, run_dtype, batch_tokens, progress)
+    return work.result(corpus, taken, (*notes, *taken.notes()))
+
+
+def _fitted(
+    model: "Model",
+    corpus: Corpus,
+    lines: Iterable[int] | None,
+    fit_lines: Iterable[int] | None,
+    progress: Progress | None,
+    **options: Any,
+) -> tuple[Maps, tuple[int, ...], tuple[str, ...]]:
+    """Maps of all pairs fitted on lines that are not scored, and the lines to score."""
+    seed = options.get("seed", 0)
+    split = split_lines(corpus, fit=fit_lines, score=lines, share=HELD_OUT, seed=seed)
+    options = {"pairs": "all", "keep": "final"} | options
+    maps = fit(model, corpus, lines=split.fit, held_out=split.score, progress=progress, **options)
+    return maps, split.score, split.notes
+
+
+def _unseen(
+    corpus: Corpus, maps: Maps, lines: Iterable[int] | None
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Lines to score with given maps; those the maps were fitted on are left out or named."""
+    fitted = set(maps.about.get("marks") or ())
+    if lines is not None:
+        chosen = tuple(lines)
+        for i in indices(chosen, len(corpus), "line", error=TextError):
+            del i
+        again = sum(mark_of(corpus.lines[i]) in fitted for i in chosen)
+        said = (
+            f"{again} of the {len(chosen)} lines were also fitted: their scores are not held out."
+        )
+        return chosen, ((said,) if again else ())
+    kept = tuple(i for i, line in enumerate(corpus.lines) if mark_of(line) not in fitted)
+    if not kept:
+        raise TextError(f"the maps were fitted on every line of {corpus.source}: give other text.")
+    left_out = len(corpus) - len(kept)
+    said = f"{left_out} lines that the maps were fitted on were left out."
+    return kept, ((said,) if left_out else ())
+
+
+class _Scoring:
+    """One pass over the lines to score."""
+
+    def __init__(
+        self, model: "Model", maps: Maps, layers: Sequence[int] | None, *, need_r2: bool
+    ) -> None:
+        self.model, self.maps = model, maps
+        final = model.n_layers
+        self.sums = Sums(_plan_of(maps), model.d, device=model.device) if need_r2 else None
+        every = [l for l in range(final) if (l, final) in maps]
+        asked = every if layers is None else indices(layers, final + 1, "layer")
+        self.layers = [l for l in asked if l in every or l == final]
+        self.reason = why_no_head(model)
+        lenses = {maps.kind: through(maps), "id": identity}
+        self.comparison = None if self.reason else Comparison(model, lenses, self.layers)
+        self.rows = 0
+
+    def run(
+        self, taken: Passages, run_dtype: str, batch_tokens: int, progress: Progress | None
+    ) -> None:
+        """Capture, sum and decode batch by batch."""
+        if self.sums is None and self.comparison is None:
+            return
+        running = run(self.model, dtype=RUN_DTYPES[run_dtype], attention="fast")
+        n_read = 0
+        dtype = torch.float64 if self.model.dtype == torch.float64 else torch.float32
+        for states in capture(running, taken.passages, batch_tokens=batch_tokens, dtype=dtype):
+            if self.sums is not None:
+                self.sums.add({str(l): x for l, x in states.layers.items()})
+            if self.comparison is not None:
+                self.comparison.add(states)
+            n_read += states.n_tokens
+            if progress:
+                progress("score", n_read, taken.n_tokens)
+
+    def result(self, corpus: Corpus, taken: Passages, notes: tuple[str, ...]) -> Scores:
+        """All scores of the pass."""
+        of_maps, of_id = self._r2()
+        r2 = {self.maps.kind: of_maps, "id": of_id}
+        settings = {
+            "kind": self.maps.kind,
+            "text": corpus.source,
+            "text_hash": corpus.digest,
+            "rows": taken.n_rows,
+            "rows_fitted": self.maps.about.get("rows"),
+            **taken.settings,
+        }
+        said = (*self.maps.about.get("notes", ()), *notes, *((self.reason,) if self.reason else ()))
+        return Scores(
+            r2,
+            self._layer_scores(taken.settings["seed"]),
+            settings,
+            tuple(dict.fromkeys(said)),
+            self.model.provenance,
+        )
+
+    def _r2(self) -> tuple[dict[str, float | None], dict[str, float | None]]:
+        if self.sums is None:
+            found = {f"{p.source}-{p.target}": p for p in self.maps.pairs}
+            return {n: p.r2 for n, p in found.items()}, {n: p.r2_id for n, p in found.items()}
+        of_maps, of_id = {}, {}
+        for source, targets in self.sums.plan.targets.items():
+            A = torch.cat([self.maps[source, t].double() for t in targets], 1)
+            b = self._intercepts(source, targets)
+            solution = Solution(targets, A.to(self.sums.device), b, 0, 0.0, None)
+            for target, each in r2_of(self.sums, source, solution).items():
+                of_maps[f"{source}-{target}"] = _number(each.mean)
+            for target, each in r2_of_identity(self.sums, source).items():
+                of_id[f"{source}-{target}"] = _number(each.mean)
+        return of_maps, of_id
+
+    def _intercepts(self, source: str, targets: tuple[str, ...]) -> torch.Tensor | None:
+        names = [f"b.{source}-{t}" for t in targets]
+        if names[0] not in self.maps.tensors:
+            return None
+        found = torch.cat([self.maps.tensors[name].double() for name in names])
+        return found.to(self.model.device)
+
+    def _layer_scores(self, seed: int) -> dict[str, tuple[LayerScore, ...]]:
+        if self.comparison is None:
+            return {}
+        bootstrap = Bootstrap(self.comparison.line_numbers(), seed=seed)
+        return {
+            kind: tuple(self._layer_score(kind, l, bootstrap) for l in self.layers)
+            for kind in self.comparison.lenses
+        }
+
+    def _layer_score(self, kind: str, layer: int, bootstrap: Bootstrap) -> LayerScore:
+        assert self.comparison is not None
+        outcome = self.comparison.outcome(kind, layer)
+        values = {f"precision@{k}": (outcome.rank < k).double() for k in KS}
+        values |= {"surprisal": outcome.surprisal, "kl": outcome.kl}
+        means = {name: float(v.mean()) for name, v in values.items()}
+        return LayerScore(layer, means, {n: bootstrap.interval(v) for n, v in values.items()})
+
+
+def _plan_of(maps: Maps) -> Plan:
+    """The pairs of given maps, layers in order."""
+    targets: dict[str, tuple[str, ...]] = {}
+    for pair in sorted(maps.pairs, key=lambda p: (int(p.source), int(p.target))):
+        targets[pair.source] = (*targets.get(pair.source, ()), pair.target)
+    used = {int(space) for space in targets} | {int(t) for row in targets.values() for t in row}
+    return Plan(tuple(str(l) for l in sorted(used)), targets)
+
+
+def _number(value: float) -> float | None:
+    return value if abs(value) < float("inf") else None
