@@ -6,7 +6,7 @@ import click
 
 from .options import CONTEXT
 
-EXPERIMENTS = ("pairs", "inverse", "concepts")
+EXPERIMENTS = ("pairs", "inverse", "concepts", "states", "logits", "trust")
 
 
 class Experiments(click.Group):

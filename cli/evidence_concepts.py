@@ -18,6 +18,7 @@ from .terminal import say
 @click.argument("words", nargs=-1, required=True)
 @o.layer_option
 @click.option("--heads", is_flag=True, help="Columns of W_Q, W_K, W_V and rows of W_O as well.")
+@click.option("--centred", is_flag=True, help="Without what all tokens have in common.")
 @o.top_option("10 of each part")
 @click.option(
     "--draws",
@@ -39,6 +40,8 @@ def command(opening: Opening, output: Output, **given: Any) -> None:
 
     Beside them what random topics of as many whole words reach: p, how many of those are as near
     to the same vector; p best, how many are as near to any vector, which allows for the search.
+    Embeddings share a large mean, to which some vectors are near whatever the topic: --centred
+    takes it from all topics.
 
     \b
         embspace evidence concepts sample-gpt2 Paris London Rome
@@ -54,6 +57,7 @@ def _measure(
     words: tuple[str, ...],
     layer: int | None,
     heads: bool,
+    centred: bool,
     top: int | None,
     draws: int,
     filters: tuple[str, ...],
@@ -81,6 +85,7 @@ def _measure(
         k=top or 10,
         draws=draws,
         heads=heads,
+        centred=centred,
         layers=None if layer is None else [layer],
         norm=norm,
         filters=filters,

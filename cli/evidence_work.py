@@ -1,7 +1,6 @@
 """What the experiments share: a bar while they run, and how their results leave."""
 
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -17,8 +16,22 @@ Item = TypeVar("Item")
 seed_option = click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of what is drawn."
 )
+
+
+def _drawable(ctx: click.Context, parameter: click.Parameter, path: str | None) -> str | None:
+    """Refuse a figure that could not be written before the work starts, not after."""
+    if path is not None:
+        from embspace.report.plots.figures import require_plot
+
+        require_plot(path)
+    return path
+
+
 plot_option = click.option(
-    "--plot", metavar="FILE", help="Draw a figure: .svg, .pdf or .png (needs embspace[plot])."
+    "--plot",
+    metavar="FILE",
+    callback=_drawable,
+    help="Draw a figure: .svg, .pdf or .png (needs embspace[plot]).",
 )
 WAY_OUT = "measure fewer vectors, or use --dtype float32."
 
@@ -69,8 +82,8 @@ def followed(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
 def finish(output: Output, result: "Result", plot: str | None) -> None:
     """Show or export the result, drawn where asked."""
     if plot is not None:
-        from embspace.report.plots.evidence import draw
+        from embspace.report.plots.evidence import plot_evidence
 
-        draw(result, Path(plot))
+        plot_evidence(result, plot)
         say(f"wrote {plot}")
     output.one(result)

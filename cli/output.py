@@ -50,12 +50,14 @@ class Output:
         else:
             self.stream(name, results, len(results), show)
 
-    def together(self, name: str, results: "list[Any]", noise: float = 0.0) -> None:
+    def together(
+        self, name: str, results: "list[Any]", noise: float = 0.0, notes: Iterable[str] = ()
+    ) -> None:
         """Results of one place as one sheet; JSON is {name: [...]} where there are several."""
         from embspace.report import together
 
         if self.for_people:
-            show(together(results, noise))
+            show(together(results, noise, notes))
         else:
             self.several(name, results)
 

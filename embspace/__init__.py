@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .compare import evidence as evidence
     from .compare.alignment import align as align
     from .errors import EmbspaceError as EmbspaceError
     from .models.certify import certify as certify
@@ -21,6 +22,7 @@ _WHERE = {
     "VocabularySpace": "vocabulary",
     "align": "compare.alignment",
     "certify": "models.certify",
+    "evidence": "compare.evidence",
     "load": "projection.reader",
 }
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "__version__",
     "align",
     "certify",
+    "evidence",
     "load",
 ]
 
@@ -39,7 +42,8 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that `import embspace` takes milliseconds."""
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{_WHERE[name]}", __name__), name)
+    module = import_module(f".{_WHERE[name]}", __name__)
+    value = module if module.__name__.endswith(f".{name}") else getattr(module, name)
     globals()[name] = value
     return value
 

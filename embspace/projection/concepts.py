@@ -13,7 +13,7 @@ from ..checking import seed as checked_seed
 from ..errors import VocabularyError
 from ..notation import GROUPS, NORMS, Norm
 from ..results import Result
-from ..vocabulary import VocabularySpace, filter_names
+from ..vocabulary import BLOCK, VocabularySpace, filter_names
 from .vectors import FeedForwardReading, Token, VectorGroup, sub_heads
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ class Concept(Result):
     """The vectors of each part nearest to a topic, nearest first.
 
     `tokens`: of the topic; `best_random`: for each part the mean and the 95th percentile, over
-    random topics, of the cosine of their own nearest vector.
+    random topics, of the cosine of their own nearest vector. `common`: cosine of the topic with the
+    mean of all rows of E^T, before that is taken away where the topic is centred.
     """
 
     words: tuple[str, ...]
@@ -66,6 +67,7 @@ class Concept(Result):
     vectors: tuple[ConceptVector, ...]
     n_vectors: dict[str, int]
     best_random: dict[str, tuple[float, float]]
+    common: float
     settings: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
 
@@ -83,6 +85,7 @@ class Concept(Result):
                 part: {"n_vectors": self.n_vectors[part], "mean": mean, "percentile_95": high}
                 for part, (mean, high) in self.best_random.items()
             },
+            "common": self.common,
             "settings": self.settings,
             "provenance": self.provenance,
         }
@@ -102,6 +105,7 @@ def concept(
     n_tokens: int = 8,
     draws: int = DRAWS,
     heads: bool = False,
+    centred: bool = False,
     layers: Iterable[int] | None = None,
     norm: Norm = "raw",
     filters: str | Iterable[str] = (),
@@ -110,7 +114,8 @@ def concept(
     """The k keys and the k values with the largest cosine to the mean embedding of some words.
 
     A word counts with the row of E^T of its one-token spelling, the one with a leading space where
-    there are two. `heads` adds columns of W_Q, W_K, W_V and rows of W_O, by |cosine|.
+    there are two. `heads` adds columns of W_Q, W_K, W_V and rows of W_O, by |cosine|. `centred`
+    takes the mean of all rows away from every topic: what the words have beyond any token.
     Baseline: `draws` random topics of as many whole words, drawn by `seed`. `filters` hold for the
     `n_tokens` shown of each vector. Raises VocabularyError for a word that is not one token, or a
     topic given twice or too large for the vocabulary.
@@ -121,20 +126,25 @@ def concept(
     chosen = range(model.n_layers) if layers is None else indices(layers, model.n_layers, "layer")
     words = tuple(dict.fromkeys([words] if isinstance(words, str) else words))
     ids = topic_ids(space, words)
-    topics = torch.cat([_mean(space, [ids], model), _random_topics(model, len(ids), draws, seed)])
+    own, random = _means(model, [ids]), _random_topics(model, len(ids), draws, seed)
+    common = mean_row(space).to(own)
+    cosine = float(own[0] @ common / (own.norm() * common.norm()).clamp_min(BELOW))
+    topics = torch.cat([own, random])
+    topics = _unit(topics - common if centred else topics)
     parts: dict[str, _Part] = {}
     for name, group, place in _groups(model, list(chosen), norm, heads):
         parts.setdefault(name, _Part(name, k, len(topics))).add(group, topics, *place)
     mask = space.mask(filters)
     found = [v for part in parts.values() for v in part.vectors(space, n_tokens, mask)]
-    settings = {"k": k, "draws": draws, "heads": heads, "norm": norm, "filters": list(filters)}
+    settings = {"k": k, "draws": draws, "heads": heads, "centred": centred, "norm": norm}
     return Concept(
         words,
         tuple(space.labels[i] for i in ids),
         tuple(found),
         {name: part.n for name, part in parts.items()},
         {name: part.random for name, part in parts.items()},
-        settings | {"seed": seed},
+        cosine,
+        settings | {"filters": list(filters), "seed": seed},
         model.provenance,
     )
 
@@ -147,11 +157,23 @@ def topic_ids(space: VocabularySpace, words: Iterable[str]) -> list[int]:
     return ids
 
 
-def _mean(space: VocabularySpace, topics: list[list[int]], model: "Model") -> Tensor:
-    """Unit mean embeddings, one row a topic."""
-    rows = space.table[torch.tensor(topics, device=space.table.device)]
-    mean = rows.to(model.device, model.dtype).mean(dim=1)
-    return mean / mean.norm(dim=1, keepdim=True).clamp_min(BELOW)
+def mean_row(space: VocabularySpace) -> Float[Tensor, "d"]:
+    """The mean of all rows of E^T, in float64."""
+    total = torch.zeros(space.d, dtype=torch.float64, device=space.table.device)
+    for part in space.table.split(BLOCK):
+        total += part.double().sum(dim=0)
+    return total / len(space)
+
+
+def _means(model: "Model", topics: list[list[int]]) -> Float[Tensor, "n d"]:
+    """Mean embeddings, one row a topic."""
+    table = model.vocabulary.table
+    rows = table[torch.tensor(topics, device=table.device)]
+    return rows.to(model.device, model.dtype).mean(dim=1)
+
+
+def _unit(x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+    return x / x.norm(dim=1, keepdim=True).clamp_min(BELOW)
 
 
 def _random_topics(model: "Model", n: int, draws: int, seed: int) -> Float[Tensor, "draws d"]:
@@ -167,7 +189,7 @@ def _random_topics(model: "Model", n: int, draws: int, seed: int) -> Float[Tenso
     step = max(1, (1 << 24) // (n * space.d))
     return torch.cat(
         [
-            _mean(space, [ids.tolist() for ids in topics[at : at + step]], model)
+            _means(model, [ids.tolist() for ids in topics[at : at + step]])
             for at in range(0, draws, step)
         ]
     )
@@ -206,7 +228,7 @@ class _Part:
     ) -> None:
         """Compare all vectors of a group with all topics, the asked one first."""
         x = group.vectors
-        cosines = (x / x.norm(dim=1, keepdim=True).clamp_min(BELOW)) @ topics.T
+        cosines = _unit(x) @ topics.T
         sizes = (cosines.abs() if unsigned else cosines).double().cpu()
         self.n += len(x)
         self.best = torch.maximum(self.best, sizes.amax(dim=0))

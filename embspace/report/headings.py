@@ -11,13 +11,15 @@ from ..projection.circuits import SIDES
 from ..projection.related import RelatedPairs
 from .style import padded, words
 from .tables import GAP, shares
-from .view import joined, model_name, settings_line
+from .view import joined, model_name, settings_line, shown
 
 if TYPE_CHECKING:
+    from ..compare.grades import Grades
     from ..models.model import Model
     from ..projection.vectors import FeedForwardReading, VectorGroup
 
 PAIRS = f"{'layer':>5} {'head':>4}  {'':2} {'×rms':>6}  "
+PAIRS_GRADED = f"{'layer':>5} {'head':>4}  {'':2} {'trust':6} {'×rms':>6}  "
 NEURONS = f"{'layer':>5} {'neuron':>9} {'×rms':>6}  "
 VECTORS = f"{'index':>5} {'×rms':>6}  "
 
@@ -45,15 +47,21 @@ class Heading:
 
 
 def heading_of_pairs(
-    model: "Model", n_heads: int, circuits: Sequence[str], settings: dict[str, Any]
+    model: "Model",
+    n_heads: int,
+    circuits: Sequence[str],
+    settings: dict[str, Any],
+    grades: "Grades | None" = None,
 ) -> Heading:
-    """Above a survey of circuits."""
+    """Above a survey of circuits; with a column of grades where there are any."""
     read = [f"{circuit}: {' → '.join(SIDES[circuit])}" for circuit in circuits]
     end = "smallest scores" if settings.get("smallest") else "largest scores"
     about = joined(*read, end, settings_line(settings))
     at_zero = "qk" in circuits and settings.get("distance") is None
     notes = tuple(note for note in model.notes if at_zero or "W_QK" not in note)
-    return Heading(joined(model_name(model.provenance), f"{n_heads} heads"), (about, *notes), PAIRS)
+    notes += (shown(grades.note()),) if grades else ()
+    where = PAIRS_GRADED if grades else PAIRS
+    return Heading(joined(model_name(model.provenance), f"{n_heads} heads"), (about, *notes), where)
 
 
 def heading_of_neurons(reading: "FeedForwardReading", n: int, filters: Sequence[str]) -> Heading:

@@ -1,6 +1,7 @@
 """One line a result, each readable by itself and printed as it comes."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
@@ -14,6 +15,9 @@ from .tables import GAP, UNBOUNDED, shares
 from .view import Tone
 from .views import TONES
 
+if TYPE_CHECKING:
+    from ..compare.grades import Grades
+
 CELL = 27  # cells one pair should have
 
 
@@ -23,11 +27,15 @@ class PairLine:
 
     result: CircuitPairs
     noise: float = 0.0  # ×rms below is dim
+    grades: "Grades | None" = None  # how far each reading is to be trusted, where measured
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         result = self.result
         best = result.pairs[0].score / max(result.rms, 1e-30) if result.pairs else 0.0
         where = f"{result.layer:>5} {result.head:>4}  {result.circuit:2} "
+        if self.grades:
+            grade = self.grades.of(result.layer, result.head, result.circuit) or ""
+            where += f"{grade:6} "
         line = _start(where, best, self.noise)
         room = options.max_width - len(line)
         n, width = _cells(room, len(result.pairs))

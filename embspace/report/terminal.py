@@ -27,13 +27,14 @@ def as_text(result: Any, width: int | None = None) -> str:
     return "\n".join(line.rstrip(" ") for line in text.rstrip("\n").split("\n"))
 
 
-def together(results: Iterable[Any], noise: float = 0.0) -> "SheetView":
+def together(results: Iterable[Any], noise: float = 0.0, notes: Iterable[str] = ()) -> "SheetView":
     """Results of one place (a head's circuits) as one sheet, with the first one's heading.
 
-    ×rms below `noise` is shown dim.
+    ×rms below `noise` is shown dim; `notes` stand before those of the results.
     """
     sheets = [sheet(result) for result in results]
-    notes = dict.fromkeys(note for each in reversed(sheets) for note in each.notes)
+    own = (note for each in reversed(sheets) for note in each.notes)
+    notes = dict.fromkeys((*notes, *own))
     views = tuple(_over(view, noise) for each in sheets for view in each.views)
     return SheetView(replace(sheets[0], views=views, notes=tuple(notes)))
 

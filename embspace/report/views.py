@@ -33,6 +33,8 @@ SHEETS: dict[str, str] = {
     "PairSimilarity": "evidence",
     "InverseCheck": "evidence",
     "Concept": "evidence",
+    "StateOverlap": "evidence",
+    "Trust": "evidence",
 }
 
 

@@ -89,3 +89,17 @@ def test_what_is_no_topic_is_refused(tiny_gpt2):
     for wrong in ({"k": 0}, {"draws": 0}, {"layers": [9]}, {"norm": "none"}):
         with pytest.raises(EmbspaceError):
             concept(model, WORDS, **wrong)
+
+
+def test_a_centred_topic_is_without_the_mean_of_all_tokens(tiny_llama):
+    model = embspace.load(tiny_llama)
+    weights = load_file(tiny_llama / "model.safetensors")
+    table = weights["lm_head.weight"].double().numpy()
+    mean, own = table.mean(0), table[[280, 285, 290]].mean(0)
+    values = np.concatenate(
+        [weights[f"model.layers.{n}.mlp.down_proj.weight"].double().numpy().T for n in range(2)]
+    )
+    found = concept(model, WORDS, k=1, draws=20, centred=True)
+    assert found.common == pytest.approx(unit(own) @ unit(mean), abs=1e-6)
+    expected = (unit(values) @ unit(own - mean)).max()
+    assert found.of_part("value")[0].cosine == pytest.approx(expected, abs=1e-6)

@@ -1,5 +1,8 @@
 """How the papers' experiments look: measured figures beside their baselines."""
 
+from ...compare.overlap import LayerOverlap, StateOverlap
+from ...compare.trust import RULE, Trust
+from ...notation import Circuit
 from ...projection.concepts import Concept, ConceptVector
 from ...projection.estimate import Estimate
 from ...projection.inverse import InverseCheck
@@ -9,13 +12,14 @@ from ..views import sheet
 
 INVERSE_NAMES = {"transpose": "E^T", "pinv": "E^+"}
 VECTOR_NAMES = {"normal": "normal vectors", "values": "FF values", "states": "hidden states"}
+MOSTLY_COMMON = 0.3  # cosine from which the mean of all tokens is worth a word
 
 
-def interval(estimate: Estimate) -> str:
-    """`0.04 … 0.08`, the ends of a 95 % interval, with the digits that tell them apart."""
+def interval(estimate: Estimate, decimals: int = 3) -> str:
+    """`0.041 … 0.083`, the ends of a 95 % interval; nothing where there is none."""
     if estimate.low is None or estimate.high is None:
         return ""
-    return f"{estimate.low:.3f} … {estimate.high:.3f}"
+    return f"{estimate.low:.{decimals}f} … {estimate.high:.{decimals}f}"
 
 
 @sheet.register
@@ -97,7 +101,19 @@ def _(result: Concept) -> Sheet:
         settings_line(result.settings),
     )
     views = tuple(_near(result, part) for part in result.n_vectors)
-    return Sheet(title, about, views, origin(result.provenance))
+    return Sheet(title, about, views, _shared(result) + origin(result.provenance))
+
+
+def _shared(result: Concept) -> tuple[str, ...]:
+    """A topic that is mostly what all tokens share says little of its own."""
+    if result.settings.get("centred"):
+        return (f"The mean of all tokens (cosine {result.common:.2f}) is taken from every topic.",)
+    if result.common < MOSTLY_COMMON:
+        return ()
+    return (
+        f"The topic's cosine with the mean of all tokens is {result.common:.2f}: vectors near that "
+        "mean are near every topic. --centred takes it away.",
+    )
 
 
 def _near(result: Concept, part: str) -> View:
@@ -122,3 +138,88 @@ def _hit(vector: ConceptVector) -> tuple[object, ...]:
     tokens = " ".join(token.label for token in vector.top)
     numbers = (f"{vector.cosine:.3f}", f"{vector.p:.3f}", f"{vector.p_best:.3f}")
     return (*numbers, vector.layer, vector.where, tokens)
+
+
+@sheet.register
+def _(result: StateOverlap) -> Sheet:
+    settings = result.settings
+    what = "the same layer's hidden state" if result.against == "state" else "the final state"
+    title = joined(
+        model_name(result.provenance), f"R_{settings.get('k')} of activated vectors against {what}"
+    )
+    about = joined(
+        f"share of the state's top {settings.get('k')} tokens named by its {settings.get('m')} "
+        "most activated vectors; permuted: by those of another position",
+        f"{settings.get('n_positions')} positions of {settings.get('n_texts')} texts",
+        f"{shown(str(settings.get('text')))} (hash {settings.get('text_hash')})",
+        "95 % intervals over texts",
+    )
+    views = tuple(_overlap(part, rows) for part, rows in result.parts().items())
+    return Sheet(title, about, views, result.notes + origin(result.provenance))
+
+
+def _overlap(part: str, layers: tuple[LayerOverlap, ...]) -> View:
+    columns = (
+        Column("layer", "number"),
+        Column("aligned", "text", "value"),
+        Column("", "text", "faint", drop=1),
+        Column("permuted", "text", "faint"),
+        Column("", "text", "faint", drop=2),
+    )
+    rows = tuple(
+        (
+            r.layer,
+            f"{r.aligned.mean:.3f}",
+            interval(r.aligned),
+            f"{r.permuted.mean:.3f}",
+            interval(r.permuted),
+        )
+        for r in layers
+    )
+    return View(columns, rows, title=part)
+
+
+@sheet.register
+def _(result: Trust) -> Sheet:
+    settings = result.settings
+    title = joined(model_name(result.provenance), "do heads do what their readings say?")
+    about = joined(
+        "own: agreement of the reading with the head; heads, tokens: of other heads' readings, "
+        "of its reading of other tokens",
+        f"{settings.get('n_texts')} texts, {shown(str(settings.get('text')))} "
+        f"(hash {settings.get('text_hash')})",
+        settings_line(settings),
+    )
+    circuits = dict.fromkeys(head.circuit for head in result.heads)
+    views = tuple(_graded(result, circuit) for circuit in circuits)
+    return Sheet(title, about, views, (RULE, *result.notes, *origin(result.provenance)))
+
+
+def _graded(result: Trust, circuit: Circuit) -> View:
+    columns = (
+        Column("layer", "number"),
+        Column("head", "number"),
+        Column("grade", "text", "value"),
+        Column("own", "text"),
+        Column("", "text", "faint", drop=1),
+        Column("heads", "text", "faint"),
+        *((Column("tokens", "text", "faint"),) if circuit == "vo" else ()),
+    )
+    rows = tuple(
+        (
+            h.layer,
+            h.head,
+            h.grade,
+            f"{h.own.mean:.2f}",
+            interval(h.own, 2),
+            *(_agreement(x) for x in ((h.heads, h.tokens) if circuit == "vo" else (h.heads,))),
+        )
+        for h in result.heads
+        if h.circuit == circuit
+    )
+    counts = ", ".join(f"{n} {grade}" for grade, n in result.count(circuit).items())
+    return View(columns, rows, title=f"W_{circuit.upper()}: {counts}")
+
+
+def _agreement(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"

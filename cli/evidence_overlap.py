@@ -1,0 +1,74 @@
+"""The work behind `embspace evidence states` and `embspace evidence logits`."""
+
+from typing import Any
+
+import click
+
+from .evidence_work import WAY_OUT, finish, followed, plot_option, read_text, seed_option
+from .evidence_work import text_options as texts_of
+from .opening import Opening
+from .output import Output
+
+OPTIONS = (
+    click.option(
+        "-k", "--top", type=click.IntRange(min=1), default=50, show_default=True, help="k of R_k."
+    ),
+    click.option(
+        "-m",
+        "--vectors",
+        type=click.IntRange(min=1),
+        default=5,
+        show_default=True,
+        metavar="M",
+        help="Most activated vectors of each part.",
+    ),
+    click.option(
+        "--per-text",
+        type=click.IntRange(min=1),
+        default=4,
+        show_default=True,
+        metavar="N",
+        help="Random positions of each text.",
+    ),
+    texts_of(100),
+    seed_option,
+    plot_option,
+)
+
+
+def overlap_options(command: Any) -> Any:
+    """k, m, positions and texts."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+def measure(
+    opening: Opening,
+    output: Output,
+    *,
+    against: Any,
+    top: int,
+    vectors: int,
+    per_text: int,
+    text: str | None,
+    texts: int,
+    column: str | None,
+    seed: int,
+    plot: str | None,
+) -> None:
+    """Run the model, then compare layer by layer."""
+    from embspace.compare.overlap import Overlaps
+    from embspace.projection.needs import needs_of_vectors
+
+    def needs(model: Any) -> Any:
+        n = texts * per_text
+        used = 2 * min(n * vectors, 4 * model.d) + 2 * model.n_heads * model.d_head
+        return needs_of_vectors(model, model.n_layers * (n + used), passes=1)
+
+    model = opening.open(needs, WAY_OUT)
+    corpus = read_text(model, text, texts, column)
+    found = Overlaps(model, corpus, against=against, k=top, m=vectors, per_text=per_text, seed=seed)
+    for _ in followed(found, model.n_layers, "layers"):
+        pass
+    finish(output, found.result(), plot)

@@ -1,0 +1,69 @@
+"""`embspace evidence trust`: does a head do what its weights say?"""
+
+from typing import Any
+
+import click
+
+from . import options as o
+from .evidence_work import finish, followed, plot_option, read_text, text_options
+from .opening import Opening
+from .output import Output
+from .terminal import say
+
+
+@click.command("trust", context_settings=o.CONTEXT, short_help="A grade for each head's reading.")
+@o.model_argument
+@text_options(100)
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=6),
+    default=64,
+    show_default=True,
+    metavar="N",
+    help="Longer texts are cut.",
+)
+@o.norm_option
+@plot_option
+@o.output_options
+@o.opening_options
+@o.debug_option
+def command(opening: Opening, output: Output, **given: Any) -> None:
+    """Grade each head: does it do on a text what its weights say in vocabulary space?
+
+    W_QK: within a row, the rank correlation of its scores for the row's tokens with the real
+    attention logits. W_VO: the correlation, over the vocabulary, of its row for the token most
+    attended to with what the head really writes. Both beside the readings of the layer's other
+    heads, W_VO also beside its rows for other tokens. some: agreement of at least 0.2 that leads
+    every baseline for certain (95 % over texts); strong: at least 0.5; none: less.
+    `embspace heads` shows the grades from then on.
+
+    \b
+        embspace evidence trust
+        embspace evidence trust gpt2 --text sentences.txt --texts 200
+    """
+    _measure(opening, output, **given)
+
+
+def _measure(
+    opening: Opening,
+    output: Output,
+    *,
+    text: str | None,
+    texts: int,
+    column: str | None,
+    max_tokens: int,
+    norm: Any,
+    plot: str | None,
+) -> None:
+    from embspace.compare.grades import remember
+    from embspace.compare.trust import Trusting
+
+    model = opening.open()
+    corpus = read_text(model, text, texts, column)
+    measuring = Trusting(model, corpus, norm=norm, max_tokens=max_tokens)
+    for _ in followed(measuring, len(measuring), "texts"):
+        pass
+    result = measuring.result()
+    finish(output, result, plot)
+    if not remember(result):
+        say("note: the grades could not be kept in the cache, so `embspace heads` won't show them")
