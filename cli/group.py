@@ -14,7 +14,10 @@ from . import interrupt
 from .guard import PipeClosedError, guarded, open_missing_streams
 from .options import CONTEXT, debug_option
 
-COMMANDS = ("heads", "ff", "token", "vectors", "evidence", "align", "check", "models")
+COMMANDS = (
+    *("heads", "ff", "token", "vectors", "evidence", "align"),
+    *("fit", "score", "transfer", "submodules", "maps", "check", "models"),
+)
 
 
 class Commands(click.Group):

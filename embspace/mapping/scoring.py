@@ -14,7 +14,7 @@ from ..models.passages import Passages, passages
 from ..models.running import run
 from ..models.states import BATCH_TOKENS, capture
 from ..results import Result
-from .decoding import Comparison, identity, through, why_no_head
+from .decoding import Comparison, Outcome, identity, through, why_no_head
 from .fitting import RUN_DTYPES, Progress, fit
 from .intervals import Bootstrap
 from .lines import HELD_OUT, split_lines
@@ -266,11 +266,15 @@ class _Scoring:
 
     def _layer_score(self, kind: str, layer: int, bootstrap: Bootstrap) -> LayerScore:
         assert self.comparison is not None
-        outcome = self.comparison.outcome(kind, layer)
-        values = {f"precision@{k}": (outcome.rank < k).double() for k in KS}
-        values |= {"surprisal": outcome.surprisal, "kl": outcome.kl}
-        means = {name: float(v.mean()) for name, v in values.items()}
-        return LayerScore(layer, means, {n: bootstrap.interval(v) for n, v in values.items()})
+        return layer_score(self.comparison.outcome(kind, layer), layer, bootstrap)
+
+
+def layer_score(outcome: Outcome, layer: int, bootstrap: Bootstrap) -> LayerScore:
+    """Means and intervals of what decoding a layer yields."""
+    values = {f"precision@{k}": (outcome.rank < k).double() for k in KS}
+    values |= {"surprisal": outcome.surprisal, "kl": outcome.kl}
+    means = {name: float(v.mean()) for name, v in values.items()}
+    return LayerScore(layer, means, {n: bootstrap.interval(v) for n, v in values.items()})
 
 
 def _plan_of(maps: Maps) -> Plan:

@@ -39,9 +39,9 @@ class States:
     """What one batch of passes yields, one row for each position taken.
 
     layers: state l is `layers[l]`, l = 0 … L (only those asked for are there).
-    parts: (block, part) -> (input, output) of a sub-module: "attn_norm" and "ff_norm" map the
-    stream to what the part reads; "attn" and "ff" what the part reads to what it puts out, before
-    any post-norm. Where a block has no such norm it is missing.
+    parts: (block, part) -> (input, output) of a sub-module: "attn" and "ff" map what the part reads
+    to what it puts out, before any post-norm; "attn_norm" and "ff_norm" are the norms before them
+    (in post-norm blocks those after the addition). Where a block has no such norm it is missing.
     """
 
     lines: Int[Tensor, "n"]
@@ -290,8 +290,12 @@ def _ends(model: Model, layer: int, part: Part) -> tuple[str | None, str | None]
         if model.experts(layer) != [None]:
             return "mlp", "mlp"
         return family.gate_up or family.gate or family.up, family.down
-    norm = family.attn_norm if part == "attn_norm" else family.ff_norm
-    return norm, norm
+    before, after = (
+        (family.attn_norm, family.attn_add)
+        if part == "attn_norm"
+        else (family.ff_norm, family.ff_add)
+    )
+    return before or after, before or after
 
 
 def _tensor(output: Any) -> Tensor:

@@ -23,10 +23,10 @@ def tracked(items: Iterable[Item], total: int, what: str, console: Console) -> I
     if not console.is_terminal or total < 2:
         yield from items
         return
-    with _bar(console) as bar:
-        task = bar.add_task(what, total=total)
+    with bar(console) as shown:
+        task = shown.add_task(what, total=total)
         for item in items:
-            bar.advance(task)
+            shown.advance(task)
             yield item
 
 
@@ -41,7 +41,8 @@ class RateColumn(ProgressColumn):
         return Text(f"{speed:.1f}/s" if speed >= 1 else f"{1 / speed:.1f} s each", style="dim")
 
 
-def _bar(console: Console) -> Progress:
+def bar(console: Console) -> Progress:
+    """A bar of things done, with their rate and the time left."""
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),

@@ -28,7 +28,13 @@ TONES: dict[str, Tone] = {"asks": "asks", "attended to": "attended", "promoted":
 SHARED = 12  # shared tokens of a related pair that a table shows
 # Result -> the file in `sheets` that registers how it looks, imported when one is shown.
 SHEETS: dict[str, str] = {
+    "Maps": "maps",
+    "KeptMaps": "maps",
+    "Scores": "scores",
+    "Transfer": "scores",
+    "SubmoduleScores": "scores",
     "Alignment": "alignment",
+    "StateAlignment": "state_alignment",
     "Certificate": "certificate",
     "PairSimilarity": "evidence",
     "InverseCheck": "evidence",

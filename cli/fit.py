@@ -1,0 +1,71 @@
+"""`embspace fit`: linear maps between the layers of a model."""
+
+from typing import Any
+
+import click
+
+from . import options as o
+from .opening import Opening
+from .output import Output
+from .texts import Reading, text_options
+
+
+@click.command("fit", context_settings=o.CONTEXT, short_help="Fit linear maps between layers.")
+@o.model_argument
+@click.option("--out", metavar="FILE", help="Where to keep the maps.  [default: MODEL.maps]")
+@click.option(
+    "--pairs",
+    type=click.Choice(["final", "all"]),
+    default="final",
+    show_default=True,
+    help="From every layer to the last, or between all layers.",
+)
+@click.option(
+    "--parts",
+    type=click.Choice(["blocks", "submodules"]),
+    default="blocks",
+    show_default=True,
+    help="Between states, or over attention, feed-forward and norms of every block.",
+)
+@click.option(
+    "--kind",
+    type=click.Choice(["mat", "affine", "ridge"]),
+    default="mat",
+    show_default=True,
+    help="Least squares without intercept (the paper's), with one, or with a penalty.",
+)
+@click.option("--ridge", type=float, metavar="λ", help="The penalty.  [default: chosen]")
+@click.option("--rows", type=click.IntRange(min=1), metavar="N", help="Fit so many lines at most.")
+@click.option("--until-converged", is_flag=True, help="Stop when more rows no longer help.")
+@click.option("--resume", is_flag=True, help="Go on from what an unfinished run left behind.")
+@click.option(
+    "--products",
+    type=click.Choice(["float64", "float32"]),
+    default="float64",
+    show_default=True,
+    help="Of the sums: float32 is faster and within 1e-4 in r².",
+)
+@click.option(
+    "--device-map", type=click.Choice(["auto"]), help="Spread a large model (accelerate)."
+)
+@text_options
+@o.output_options
+@o.opening_options
+@o.debug_option
+def command(opening: Opening, output: Output, reading: Reading, **given: Any) -> None:
+    """Fit one least-squares matrix per pair of layers, and say how good each is on held-out text.
+
+    A quarter of the lines is held out, drawn by --seed; with --sentences those lines are fitted and
+    the others held out. r² is the mean over coordinates on held-out rows, beside that of the
+    identity. The state of a run lies in OUT.state until it is done; --resume goes on from there.
+    Under torchrun the text is spread over the processes.
+    --json prints the record of the maps.
+
+    \b
+        embspace fit
+        embspace fit gpt2 --text wiki.txt --pairs all --out gpt2.maps
+        torchrun --nproc-per-node 2 -m embspace fit gpt2 --text wiki.txt
+    """
+    from .fitting import fit_maps
+
+    fit_maps(opening, output, reading, **given)

@@ -1,0 +1,64 @@
+"""The work behind `embspace fit`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .opening import Opening
+from .output import Output
+from .terminal import say
+from .texts import Followed, Reading
+
+if TYPE_CHECKING:
+    from embspace.mapping.fitting import Check
+
+
+def fit_maps(
+    opening: Opening,
+    output: Output,
+    reading: Reading,
+    *,
+    out: str | None,
+    **how: Any,
+) -> None:
+    """Fit, keep the file, show r² by pair."""
+    from embspace.mapping.distributed import process_group
+    from embspace.mapping.fitting import fit
+
+    path = Path(out or f"{Path(opening.model).name}.maps").expanduser()
+    _require_folder(path)
+    model = opening.open()
+    corpus = reading.corpus(model)
+    state = path.with_name(path.name + ".state")
+    with process_group() as group:
+        with Followed() as bar:
+            maps = fit(
+                model,
+                corpus,
+                lines=reading.lines(corpus),
+                run_dtype=reading.run_dtype,
+                state=state,
+                group=group,
+                progress=bar if group.first else None,
+                on_check=_told if group.first and how["until_converged"] else None,
+                **how,
+                **reading.taking(corpus),
+            )
+        if not group.first:
+            return
+    maps.save(path)
+    for left in path.parent.glob(f"{state.name}*"):
+        left.unlink(missing_ok=True)
+    say(f"wrote {path}")
+    output.one(maps)
+
+
+def _require_folder(path: Path) -> None:
+    """Refuse before long work what could not be written after it."""
+    from embspace.errors import EmbspaceError
+
+    if path.is_dir() or not path.parent.is_dir():
+        raise EmbspaceError(f"{path} cannot be written: give --out the name of a file.")
+
+
+def _told(check: "Check") -> None:
+    say(f"{check.rows} rows: held-out r² {check.r2:.4f}")

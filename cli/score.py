@@ -1,0 +1,66 @@
+"""`embspace score`: how good maps are on held-out text."""
+
+import click
+
+from . import options as o
+from .opening import Opening
+from .output import Output
+from .terminal import say
+from .texts import Followed, Reading, text_options
+
+
+@click.command("score", context_settings=o.CONTEXT, short_help="Maps on held-out text.")
+@o.model_argument
+@click.option("--maps", metavar="FILE", help="Fitted maps.  [default: fitted now, all pairs]")
+@click.option(
+    "--fit-sentences", metavar="A:B", help="Lines to fit, where maps are fitted now.  [the others]"
+)
+@click.option("-l", "--layer", "layers", type=int, multiple=True, metavar="N", help="Decode these.")
+@o.plot_option
+@text_options
+@o.output_options
+@o.opening_options
+@o.debug_option
+def command(
+    opening: Opening,
+    output: Output,
+    reading: Reading,
+    maps: str | None,
+    fit_sentences: str | None,
+    layers: tuple[int, ...],
+    plot: str | None,
+) -> None:
+    """Held-out r² of every pair of layers, and how well each layer decodes, mat beside id.
+
+    Precision@k: how often the map's first token is among the model's own k first. Surprisal: −log
+    of the model's probability of the map's first token, nats. KL(model ‖ map), nats. Each with a
+    95 % bootstrap interval over texts. Lines that the maps were fitted on are left out.
+    --json prints {"r2": {"mat": {"0-30": …}, "id": …}, "layers": {"mat": {"0": {…}}, "id": …}}.
+
+    \b
+        embspace score
+        embspace score gpt2 --maps gpt2.maps --text wiki.txt --sentences 9000:12000
+    """
+    from embspace.mapping.lines import line_range
+    from embspace.mapping.scoring import score
+
+    model = opening.open()
+    corpus = reading.corpus(model)
+    with Followed() as bar:
+        result = score(
+            model,
+            maps,
+            corpus,
+            lines=reading.lines(corpus),
+            fit_lines=None if fit_sentences is None else line_range(fit_sentences, corpus),
+            layers=list(layers) or None,
+            run_dtype=reading.run_dtype,
+            progress=bar,
+            **reading.taking(corpus),
+        )
+    output.one(result)
+    if plot:
+        from embspace.report.plots.maps import plot_scores
+
+        plot_scores(result, plot)
+        say(f"wrote {plot}")

@@ -1,0 +1,172 @@
+"""Options that say what a model is run on: sentences, positions, how the pass is computed."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .interrupt import stop_if_interrupted
+from .terminal import console, say
+
+if TYPE_CHECKING:
+    from embspace.models.corpus import Corpus
+    from embspace.models.model import Model
+
+TEXT_HELP = (
+    "Sentences: a file (one a line), a .jsonl, .csv, .tsv or .parquet file, a folder of .txt, "
+    "hub:NAME@CONFIG#SPLIT, sample:reference, sample:story, or self (sampled from the model).  "
+    "[default: our own for a bundled sample, else Wikipedia from the Hub]"
+)
+
+WHAT = {"fit": "tokens read", "choice": "tokens read", "score": "held-out tokens read"}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was asked for."""
+
+    text: str | None
+    column: str | None
+    sentences: str | None
+    positions: str
+    positions_file: str | None
+    max_tokens: int | None
+    no_special: bool
+    skip_first: int
+    seed: int
+    run_dtype: str
+
+    def corpus(self, model: "Model", text: str | None = None) -> "Corpus":
+        """The sentences. Raises TextError."""
+        from embspace.models.corpus import default_corpus, read_corpus
+
+        text = text or self.text
+        if text == "self":
+            from embspace.models.sampling import sampled
+
+            say("sampling sentences from the model itself")
+            return sampled(model, seed=self.seed)
+        if text is None:
+            return default_corpus(model)
+        return read_corpus(text, column=self.column)
+
+    def lines(self, corpus: "Corpus") -> range | None:
+        """The lines that --sentences names."""
+        from embspace.mapping.lines import line_range
+
+        return None if self.sentences is None else line_range(self.sentences, corpus)
+
+    def taking(self, corpus: "Corpus") -> dict[str, Any]:
+        """How positions are chosen, for `passages`."""
+        return {
+            "positions": self._positions(corpus),
+            "max_tokens": self.max_tokens,
+            "special": not self.no_special,
+            "skip_first": self.skip_first,
+            "seed": self.seed,
+        }
+
+    def _positions(self, corpus: "Corpus") -> Any:
+        if self.positions_file is not None:
+            from embspace.models.passages import read_positions
+
+            lines = self.lines(corpus) or range(len(corpus))
+            return read_positions(Path(self.positions_file), lines, len(corpus))
+        return int(self.positions) if self.positions.isdecimal() else self.positions
+
+
+def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--text and all that goes with it; the command gets `reading` in their place."""
+
+    @functools.wraps(command)
+    def with_reading(**given: Any) -> Any:
+        mine = {name: given.pop(name) for name in Reading.__dataclass_fields__}
+        if mine["positions_file"] and mine["positions"] != "random":
+            raise click.UsageError("give --positions or --positions-file, not both.")
+        return command(reading=Reading(**mine), **given)
+
+    for option in reversed(_TEXT):
+        with_reading = option(with_reading)
+    return with_reading
+
+
+def _positions(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    if value in ("random", "all") or (value.isascii() and value.isdecimal() and int(value) > 0):
+        return value
+    raise click.BadParameter(f"{value!r}: give random, all or a number from 1.")
+
+
+_TEXT = (
+    click.option("--text", metavar="TEXT", help=TEXT_HELP),
+    click.option("--column", metavar="NAME", help="Of a table of texts."),
+    click.option(
+        "--sentences", metavar="A:B", help="Only these lines, counted from 0, B not included."
+    ),
+    click.option(
+        "--positions",
+        default="random",
+        show_default=True,
+        callback=_positions,
+        metavar="random|N|all",
+        help="Token positions taken of a sentence: one at random, N, or all.",
+    ),
+    click.option("--positions-file", metavar="FILE", help="One index a line instead."),
+    click.option(
+        "--max-tokens",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Cut sentences.  [default: 256]",
+    ),
+    click.option("--no-special", is_flag=True, help="Add no special tokens ([CLS], <s>)."),
+    click.option(
+        "--skip-first",
+        type=click.IntRange(min=0),
+        default=0,
+        metavar="N",
+        help="Never take the first N tokens, which often hold outliers.",
+    ),
+    click.option(
+        "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of what is drawn."
+    ),
+    click.option(
+        "--run-dtype",
+        type=click.Choice(["float32", "float64", "bfloat16", "float16"]),
+        default="float32",
+        show_default=True,
+        help="Of the model's forward pass.",
+    ),
+)
+
+
+class Followed:
+    """A bar on stderr with tokens a second and time left, fed by `progress`."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._tasks: dict[str, Any] = {}
+
+    def __enter__(self) -> "Followed":
+        from embspace.report.progress import bar
+
+        screen = console(stderr=True)
+        if screen.is_terminal:
+            self._bar = bar(screen).__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self._bar is not None:
+            self._bar.__exit__(*error)
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Show how far the work is; raise KeyboardInterrupt where one was swallowed."""
+        stop_if_interrupted()
+        if self._bar is None:
+            return
+        if what not in self._tasks:
+            for task in self._tasks.values():
+                self._bar.update(task, visible=False)
+            self._tasks[what] = self._bar.add_task(WHAT.get(what, what), total=total)
+        self._bar.update(self._tasks[what], completed=done, total=total)

@@ -1,0 +1,52 @@
+"""`embspace transfer`: maps of one kind of text on another."""
+
+import click
+
+from . import options as o
+from .opening import Opening
+from .output import Output
+from .texts import Followed, Reading, text_options
+
+
+@click.command("transfer", context_settings=o.CONTEXT, short_help="Maps of one text on another.")
+@o.model_argument
+@click.option(
+    "--other", metavar="TEXT", help="The second text.  [default for samples: sample:story]"
+)
+@click.option("--rows", type=click.IntRange(min=1), metavar="N", help="Fit so many lines at most.")
+@text_options
+@o.output_options
+@o.opening_options
+@o.debug_option
+def command(
+    opening: Opening, output: Output, reading: Reading, other: str | None, rows: int | None
+) -> None:
+    """Fit maps on each of two texts and score both on held-out lines of each.
+
+    Both fits see equally many rows. The change is what a map loses on a text when it was fitted on
+    the other one: the mean over layers of Precision@k, Surprisal and KL.
+
+    \b
+        embspace transfer
+        embspace transfer gpt2 --text wiki.txt --other news.txt --json
+    """
+    from embspace.mapping.transfer import transfer
+    from embspace.models.aliases import bundled
+
+    if other is None and bundled(opening.model) is None:
+        raise click.UsageError("give two texts: --text A --other B.")
+    if reading.sentences or reading.positions_file:
+        raise click.UsageError("--sentences and --positions-file name lines of one text only.")
+    model = opening.open()
+    first, second = reading.corpus(model), reading.corpus(model, other or "sample:story")
+    with Followed() as bar:
+        found = transfer(
+            model,
+            first,
+            second,
+            rows=rows,
+            run_dtype=reading.run_dtype,
+            progress=bar,
+            **reading.taking(first),
+        )
+    output.one(found)

@@ -1,0 +1,81 @@
+"""Maps that were fitted on the spot, remembered by the content of all that decides them."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+from ..cache import cache_folder
+from ..errors import EmbspaceError
+from ..models.corpus import Corpus, default_corpus, read_corpus
+from .fitting import Progress, fit
+from .maps import Maps
+
+if TYPE_CHECKING:
+    from ..models.model import Model
+
+ENDING = ".safetensors"
+
+
+def fitted(
+    model: "Model",
+    text: str | Path | Corpus | list[str] | None = None,
+    *,
+    column: str | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> tuple[Maps, bool]:
+    """(maps of `fit` with these options, whether they were remembered from before).
+
+    The key holds the weights' hash, the sentences' hash, every option and the version, so that
+    nothing stale is ever found. A cache that cannot be written is no hindrance.
+    Raises what `fit` raises.
+    """
+    corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
+    path = cache_folder("maps") / f"{_key(model, corpus, options)}{ENDING}"
+    if path.is_file():
+        try:
+            return Maps.load(path, model), True
+        except EmbspaceError:  # damaged: fit again
+            path.unlink(missing_ok=True)
+    maps = fit(model, corpus, progress=progress, **options)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        maps.save(path)
+    except (EmbspaceError, OSError):  # a read-only or full cache
+        pass
+    return maps, False
+
+
+def _key(model: "Model", corpus: Corpus, options: dict[str, Any]) -> str:
+    said = {
+        "weights": model.checkpoint.fingerprint,
+        "dtype": str(model.dtype),
+        "text": corpus.digest,
+        "options": {name: options[name] for name in sorted(options)},
+        "version": __version__,
+    }
+    return hashlib.sha256(json.dumps(said, default=_plain).encode()).hexdigest()[:24]
+
+
+def _plain(value: Any) -> Any:
+    """Ranges and tuples as lists."""
+    return list(value)
+
+
+def remembered() -> list[Path]:
+    """The files of all maps in the cache, newest first."""
+    folder = cache_folder("maps")
+    found = folder.glob(f"*{ENDING}") if folder.is_dir() else ()
+    return sorted(found, key=lambda path: -path.stat().st_mtime)
+
+
+def forget(paths: list[Path]) -> int:
+    """Delete files of the cache; the bytes that were freed."""
+    freed = 0
+    for path in paths:
+        size = path.stat().st_size
+        path.unlink(missing_ok=True)
+        freed += size
+    return freed

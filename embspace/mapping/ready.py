@@ -1,0 +1,125 @@
+"""Maps by name, for a reader who has none: fitted on the spot, or read from a file."""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+from ..cache import cache_folder
+from ..errors import EmbspaceError, MapsError
+from ..models.corpus import Corpus, default_corpus, read_corpus
+from .cached import ENDING, fitted
+from .fitting import Progress
+from .maps import Maps
+from .refine import refine
+
+if TYPE_CHECKING:
+    from ..models.model import Model
+
+IDENTITY = "id"
+FITTED = ("mat", "affine", "ridge", "refined")  # what can be fitted here, by name
+Asked = str | Path | Maps | None
+
+
+def named_maps(
+    model: "Model",
+    asked: "Asked | Iterable[Asked]",
+    text: str | Path | Corpus | list[str] | None = None,
+    *,
+    progress: Progress | None = None,
+    **options: Any,
+) -> tuple[dict[str, Maps | None], tuple[str, ...]]:
+    """(name -> maps, None for the identity; sentences about what was fitted now).
+
+    asked: "id", a kind to fit, a file, Maps, or several of these; None means "id" and "mat".
+    options: of `fit`, where something is fitted. Raises MapsError and what `fit` raises.
+    """
+    several = [IDENTITY, "mat"] if asked is None else _several(asked)
+    corpus: Corpus | None = None
+    found: dict[str, Maps | None] = {}
+    notes: list[str] = []
+    for one in several:
+        if isinstance(one, str) and one == IDENTITY:
+            found[IDENTITY] = None
+        elif isinstance(one, str) and one in FITTED:
+            if corpus is None:
+                corpus = default_corpus(model) if text is None else read_corpus(text)
+            found[one], note = fitted_now(model, one, corpus, progress=progress, **options)
+            notes.append(note)
+        elif one is None:
+            raise MapsError(f"name each lens: id, {', '.join(FITTED)}, or a file of maps.")
+        else:
+            maps = one.require(model) if isinstance(one, Maps) else _from_file(one, model)
+            found[_name(one, maps, found)] = maps
+    if not found:
+        raise MapsError(f"no lens was given: use id, {', '.join(FITTED)}, or a file of maps.")
+    return found, tuple(notes)
+
+
+def fitted_now(
+    model: "Model",
+    kind: str,
+    corpus: Corpus,
+    *,
+    progress: Progress | None = None,
+    **options: Any,
+) -> tuple[Maps, str]:
+    """Maps of a kind fitted on a text, remembered from before where they were; and a sentence."""
+    start = time.monotonic()
+    base = "mat" if kind == "refined" else kind
+    maps, known = fitted(model, corpus, kind=base, progress=progress, **options)
+    if not known:
+        maps = replace(maps, about={**maps.about, "seconds": round(time.monotonic() - start, 2)})
+    if kind == "refined":
+        maps, known = _refined(model, maps, corpus, progress)
+    took = maps.about.get("seconds")
+    how = "remembered from an earlier run" if known else f"fitted now in {took} s"
+    return maps, f"{kind}: {how}, on {maps.about['rows']} rows of {corpus.source}."
+
+
+def _refined(
+    model: "Model", maps: Maps, corpus: Corpus, progress: Progress | None
+) -> tuple[Maps, bool]:
+    """The refined maps, remembered by what they were refined from."""
+    said = {k: v for k, v in maps.about.items() if k != "seconds"} | {"refined by": __version__}
+    digest = hashlib.sha256(json.dumps(said, default=str, sort_keys=True).encode()).hexdigest()[:24]
+    path = cache_folder("maps") / f"{digest}-refined{ENDING}"
+    if path.is_file():
+        try:
+            return Maps.load(path, model), True
+        except EmbspaceError:  # damaged: refine again
+            path.unlink(missing_ok=True)
+    found = refine(model, maps, corpus, progress=progress)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        found.save(path)
+    except (EmbspaceError, OSError):  # a read-only or full cache
+        pass
+    return found, False
+
+
+def _several(asked: Any) -> list[Any]:
+    return [asked] if isinstance(asked, str | Path | Maps) else list(asked)
+
+
+def _from_file(path: str | Path, model: "Model") -> Maps:
+    if not Path(path).expanduser().exists() and len(Path(path).parts) == 1:
+        raise MapsError(
+            f"there is no lens {str(path)[:80]!r}: use id, {', '.join(FITTED)}, or a file of maps."
+        )
+    return Maps.load(path, model)
+
+
+def _name(given: Any, maps: Maps, taken: dict[str, Any]) -> str:
+    """The kind; with the file's name where that kind is there already."""
+    if maps.kind not in taken:
+        return maps.kind
+    name = f"{maps.kind} {Path(given).name if isinstance(given, str | Path) else ''}".strip()
+    n = 2
+    while name in taken:
+        name, n = f"{maps.kind} {n}", n + 1
+    return name

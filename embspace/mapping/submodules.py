@@ -1,0 +1,214 @@
+"""Sub-modules replaced by their linear maps from a block on. [DIN] §6"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from ..checking import indices
+from ..errors import ModelError
+from ..models.corpus import Corpus, default_corpus, read_corpus
+from ..models.passages import passages
+from ..models.running import Running, run
+from ..models.states import PARTS, Part, States, capture_all, has_part, part_ends
+from ..results import Result
+from .decoding import Comparison, identity, why_no_head
+from .fitting import RUN_DTYPES, Progress, fit
+from .intervals import Bootstrap
+from .lines import HELD_OUT, split_lines
+from .maps import Maps
+from .scoring import TAKING, LayerScore, layer_score
+
+if TYPE_CHECKING:
+    from ..models.model import Model
+
+N_ROWS = 400  # rows that are scored, unless asked otherwise: each needs many forward passes
+N_LAYERS = 8
+
+
+@dataclass(frozen=True)
+class SubmoduleScores(Result):
+    """How well the final output survives when, from block l on, one kind of sub-module is linear.
+
+    parts: "attn", "ff", "attn_norm", "ff_norm" -> one score for each first block l; blocks: the
+    whole rest of the model replaced by one map at state l, for comparison; r2: part -> block ->
+    held-out r² of its own map.
+    """
+
+    parts: dict[str, tuple[LayerScore, ...]]
+    blocks: tuple[LayerScore, ...]
+    r2: dict[str, dict[int, float | None]]
+    settings: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Scores by part and first block, the single jump's, r² by part and block."""
+        every = {**self.parts, "blocks": self.blocks}
+        return {
+            "parts": {n: {str(s.layer): s.to_dict() for s in each} for n, each in every.items()},
+            "r2": {n: {str(l): v for l, v in each.items()} for n, each in self.r2.items()},
+            "settings": self.settings,
+            "notes": list(self.notes),
+            "provenance": self.provenance,
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a first block and part."""
+        every = {**self.parts, "blocks": self.blocks}
+        return [
+            {"replaced": name, "from_block": one.layer, "r2": self.r2.get(name, {}).get(one.layer)}
+            | one.means
+            for name, each in every.items()
+            for one in each
+        ]
+
+
+def submodules(
+    model: "Model",
+    text: str | Path | Corpus | list[str] | None = None,
+    *,
+    layers: Sequence[int] | None = None,
+    rows: int = N_ROWS,
+    lines: Iterable[int] | None = None,
+    fit_lines: Iterable[int] | None = None,
+    column: str | None = None,
+    run_dtype: str = "float32",
+    progress: Progress | None = None,
+    **options: Any,
+) -> SubmoduleScores:
+    """Precision@k, Surprisal and KL of the final output with linear sub-modules.
+
+    Each sub-module's map (least squares from its input to its output, at taken positions) replaces
+    it at every position and in every block from l on, as in the paper's code; the rest of the model
+    runs as it is. layers: the first blocks l to try (default: eight of them); rows: how many
+    held-out lines are scored. Raises TextError, MapsError, ModelError.
+    """
+    reason = why_no_head(model)
+    if reason:
+        raise ModelError(reason)
+    corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
+    split = split_lines(
+        corpus, fit=fit_lines, score=lines, share=HELD_OUT, seed=options.get("seed", 0)
+    )
+    common: dict[str, Any] = {"lines": split.fit, "held_out": split.score, "progress": progress}
+    common |= options | {"run_dtype": run_dtype}
+    parts = fit(model, corpus, parts="submodules", **common)
+    whole = fit(model, corpus, pairs="final", **common)
+    first = _first_blocks(model, layers)
+    taking = {name: options[name] for name in TAKING if name in options}
+    taken = passages(model, corpus, lines=split.score[:rows], **taking)
+    running = run(model, dtype=RUN_DTYPES[run_dtype], attention="fast")
+    work = _Replacing(model, running, parts, taken.passages, progress)
+    found = {part: work.scores(part, first, taken.settings["seed"]) for part in PARTS}
+    blocks = work.jumps(whole, first, taken.settings["seed"])
+    settings = {
+        "text": corpus.source,
+        "text_hash": corpus.digest,
+        "rows": taken.n_rows,
+        "rows_fitted": parts.about["rows"],
+        **taken.settings,
+    }
+    r2 = {part: _r2_of(parts, part) for part in PARTS}
+    return SubmoduleScores(
+        {part: each for part, each in found.items() if each},
+        blocks,
+        {part: each for part, each in r2.items() if each},
+        settings,
+        tuple(dict.fromkeys((*parts.about["notes"], *taken.notes()))),
+        model.provenance,
+    )
+
+
+def _first_blocks(model: "Model", layers: Sequence[int] | None) -> list[int]:
+    if layers is not None:
+        return indices(layers, model.n_layers, "layer")
+    step = max(1, -(-model.n_layers // N_LAYERS))
+    return list(range(0, model.n_layers, step))
+
+
+def _r2_of(maps: Maps, part: Part) -> dict[int, float | None]:
+    name = f".{part}.in"
+    return {int(p.source.split(".")[0]): p.r2 for p in maps.pairs if p.source.endswith(name)}
+
+
+class _Replacing:
+    """Runs of the held-out passes with some sub-modules linear, compared with the true output."""
+
+    def __init__(
+        self,
+        model: "Model",
+        running: Running,
+        maps: Maps,
+        passes: Sequence[Any],
+        progress: Progress | None,
+    ) -> None:
+        self.model, self.running, self.maps, self.passes = model, running, maps, passes
+        self.progress, self.n_runs = progress, 0
+        self.true = capture_all(running, passes)
+
+    def scores(self, part: Part, first: Sequence[int], seed: int) -> tuple[LayerScore, ...]:
+        """One score for each first block; none where the model has no such sub-module."""
+        if not any(has_part(self.model, l, part) for l in range(self.model.n_layers)):
+            return ()
+        found = []
+        for l in first:
+            with linear(self.running, self.maps, part, range(l, self.model.n_layers)):
+                states = capture_all(self.running, self.passes, layers=[self.model.n_layers])
+            found.append(self._score(states.layers[self.model.n_layers], l, seed))
+            self.n_runs += 1
+            if self.progress:
+                self.progress("submodules", self.n_runs, len(PARTS) * len(first))
+        return tuple(found)
+
+    def jumps(self, maps: Maps, first: Sequence[int], seed: int) -> tuple[LayerScore, ...]:
+        """The same for one map from state l to the last one."""
+        return tuple(self._score(maps.apply(self.true.layers[l], l), l, seed) for l in first)
+
+    def _score(self, final: Tensor, layer: int, seed: int) -> LayerScore:
+        """Final states of a changed run against those of the true one."""
+        L = self.model.n_layers
+        comparison = Comparison(self.model, {"changed": identity}, [-1])
+        true = self.true
+        layers = {-1: final, L: true.layers[L]}
+        comparison.add(States(true.lines, true.positions, true.tokens, layers))
+        bootstrap = Bootstrap(comparison.line_numbers(), seed=seed)
+        return layer_score(comparison.outcome("changed", -1), layer, bootstrap)
+
+
+@contextmanager
+def linear(running: Running, maps: Maps, part: Part, blocks: Iterable[int]) -> Iterator[None]:
+    """While it lasts, a sub-module of some blocks puts out its linear map of its input."""
+    with ExitStack() as stack:
+        for layer in blocks:
+            ends = list(part_ends(running, layer, part))
+            if not ends:
+                continue
+            seen: dict[str, Tensor] = {}
+            (first, _), (last, _) = ends
+            stack.callback(first.register_forward_pre_hook(_note(seen), with_kwargs=True).remove)
+            stack.callback(last.register_forward_hook(_replace(seen, maps, layer, part)).remove)
+        yield
+
+
+def _note(seen: dict[str, Tensor]):
+    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        # a gate and an up projection, or q, k and v, read the same input: the first is enough
+        seen["x"] = args[0] if args else next(iter(kwargs.values()))
+
+    return hook
+
+
+def _replace(seen: dict[str, Tensor], maps: Maps, layer: int, part: Part):
+    def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+        true = output[0] if isinstance(output, tuple | list) else output
+        x = seen["x"]
+        y = maps.apply(x.to(torch.float32), f"{layer}.{part}.in", f"{layer}.{part}.out")
+        y = y.reshape(true.shape).to(true.dtype)
+        return (y, *output[1:]) if isinstance(output, tuple | list) else y
+
+    return hook
