@@ -26,7 +26,8 @@ def command(
     """How well the output survives when one kind of sub-module is linear from block l on.
 
     The least-squares map of each attention (feed-forward, norm) replaces it at every position, in
-    every block from l on; the rest of the model runs as it is. Beside it: everything from block l on as one map.
+    every block from l on; the rest of the model runs as it is. Beside it: all of it, from block l
+    on, as one map.
 
     \b
         embspace submodules

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .compare import evidence as evidence
     from .compare.alignment import align as align
+    from .compare.difference.changes import diff as diff
+    from .compare.stitching.sweep import stitch as stitch
+    from .compare.tuning.finetuning import finetune as finetune
     from .errors import EmbspaceError as EmbspaceError
+    from .mapping.fitting import fit as fit
+    from .mapping.maps import Maps as Maps
+    from .mapping.scoring import score as score
+    from .mapping.submodules import submodules as submodules
+    from .mapping.transfer import transfer as transfer
     from .models.certify import certify as certify
     from .models.families import Family as Family
     from .projection.reader import ReadableModel as ReadableModel
@@ -18,23 +26,39 @@ __version__ = "0.1.0"
 _WHERE = {
     "EmbspaceError": "errors",
     "Family": "models.families",
+    "Maps": "mapping.maps",
     "ReadableModel": "projection.reader",
     "VocabularySpace": "vocabulary",
     "align": "compare.alignment",
     "certify": "models.certify",
+    "diff": "compare.difference.changes",
     "evidence": "compare.evidence",
+    "finetune": "compare.tuning.finetuning",
+    "fit": "mapping.fitting",
     "load": "projection.reader",
+    "score": "mapping.scoring",
+    "stitch": "compare.stitching.sweep",
+    "submodules": "mapping.submodules",
+    "transfer": "mapping.transfer",
 }
 __all__ = [
     "EmbspaceError",
     "Family",
+    "Maps",
     "ReadableModel",
     "VocabularySpace",
     "__version__",
     "align",
     "certify",
+    "diff",
     "evidence",
+    "finetune",
+    "fit",
     "load",
+    "score",
+    "stitch",
+    "submodules",
+    "transfer",
 ]
 
 
@@ -43,7 +67,7 @@ def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(f".{_WHERE[name]}", __name__)
-    value = module if module.__name__.endswith(f".{name}") else getattr(module, name)
+    value = getattr(module, name, module)  # `evidence` is a module
     globals()[name] = value
     return value
 

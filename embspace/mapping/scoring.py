@@ -16,6 +16,7 @@ from ..models.states import BATCH_TOKENS, capture
 from ..results import Result
 from .decoding import Comparison, Outcome, identity, through, why_no_head
 from .fitting import RUN_DTYPES, Progress, fit
+from .imported import read_maps
 from .intervals import Bootstrap
 from .lines import HELD_OUT, split_lines
 from .maps import Maps
@@ -130,7 +131,7 @@ def score(
         )
         known = True
     else:
-        maps = maps.require(model) if isinstance(maps, Maps) else Maps.load(maps, model)
+        maps = maps.require(model) if isinstance(maps, Maps) else read_maps(maps, model)
         chosen, notes = _unseen(corpus, maps, lines)
         known = False
     taken = passages(model, corpus, lines=chosen, **taking)

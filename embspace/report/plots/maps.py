@@ -31,6 +31,8 @@ def plot_scores(result: Scores, path: str | Path) -> None:
 
 
 def _heat(figure: "Figure", result: Scores) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     axes = figure.subplots(1, len(result.r2), squeeze=False)[0]
     n = max(int(pair.split("-")[1]) for pair in next(iter(result.r2.values())))
     for panel, (kind, found) in zip(axes, result.r2.items(), strict=True):
@@ -42,6 +44,8 @@ def _heat(figure: "Figure", result: Scores) -> None:
         panel.set_title(f"{kind}: r² (below 0 as 0)")
         panel.set_xlabel("to state l'")
         panel.set_ylabel("from state l")
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        panel.yaxis.set_major_locator(MaxNLocator(integer=True))
         figure.colorbar(image, ax=panel, shrink=0.8)
 
 
