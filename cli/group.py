@@ -16,6 +16,7 @@ from .options import CONTEXT, debug_option
 
 COMMANDS = (
     *("heads", "ff", "token", "vectors", "evidence", "align"),
+    *("stitch", "finetune", "diff"),
     *("fit", "score", "transfer", "submodules", "maps", "check", "models"),
 )
 

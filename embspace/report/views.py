@@ -28,6 +28,9 @@ TONES: dict[str, Tone] = {"asks": "asks", "attended to": "attended", "promoted":
 SHARED = 12  # shared tokens of a related pair that a table shows
 # Result -> the file in `sheets` that registers how it looks, imported when one is shown.
 SHEETS: dict[str, str] = {
+    "Difference": "tuning",
+    "FineTuning": "tuning",
+    "Stitching": "tuning",
     "Maps": "maps",
     "KeptMaps": "maps",
     "Scores": "scores",

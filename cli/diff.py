@@ -1,0 +1,61 @@
+"""`embspace diff`: what fine-tuning changed, in words."""
+
+from typing import Any
+
+import click
+
+from . import options as o
+from .align import GROUPS, _groups
+from .opening import Opening
+from .output import Output
+
+
+@click.command("diff", context_settings=o.CONTEXT, short_help="What fine-tuning changed.")
+@click.option("--groups", callback=_groups, metavar="K,V,…", help=f"Only these: {GROUPS}.")
+@click.option("--words", metavar="FILE", help="The task's words, one a line.  [default: sentiment]")
+@click.option(
+    "--rows", type=click.IntRange(min=1), default=3, show_default=True, help="Shown of each layer."
+)
+@click.option(
+    "-k", "--top", "k", type=click.IntRange(min=1), default=8, show_default=True, help="Tokens."
+)
+@click.option(
+    "--scored",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Most moved rows of each layer that are scored.",
+)
+@click.option(
+    "--ends",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    help="Tokens at either end of a row that count for its score.",
+)
+@click.option(
+    "--turns",
+    type=click.IntRange(min=0),
+    default=99,
+    show_default=True,
+    help="Random turns that scores are compared with; 0 for none.",
+)
+@o.seed_option
+@o.output_options
+@o.pair_options("sample-gpt2", "sample-gpt2-reviews")
+@o.debug_option
+def command(openings: tuple[Opening, Opening], output: Output, **given: Any) -> None:
+    """The parameter vectors of B (fine-tuned) less those of A (its base), read in vocabulary space.
+
+    For each group and layer the rows that moved most, with the tokens of x E and of −x E, and the
+    classifier's directions by label. Which groups carry the task's words: the share of them among
+    the tokens at either end, beside random tokens of equally long rows (p) and the same rows turned
+    at random in vocabulary space (p turned). B may be the folder of a LoRA adapter.
+
+    \b
+        embspace diff
+        embspace diff gpt2 gpt2-imdb --words sentiment.txt --json
+    """
+    from .classifying import compare
+
+    compare(openings, output, **given)

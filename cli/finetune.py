@@ -1,0 +1,75 @@
+"""`embspace finetune`: the paper's classifier of texts, on top of a pretrained model."""
+
+from typing import Any
+
+import click
+
+from . import options as o
+from .classifying import data_options
+from .opening import Opening
+from .output import Output
+
+
+@click.command("finetune", context_settings=o.CONTEXT, short_help="Make a classifier of texts.")
+@o.model_argument
+@data_options
+@click.option("--out", required=True, metavar="FOLDER", help="Where the classifier goes.")
+@click.option(
+    "--blocks", type=click.IntRange(min=0), default=3, show_default=True, help="Last ones, trained."
+)
+@click.option("--epochs", type=click.IntRange(min=1), default=3, show_default=True, help="At most.")
+@click.option(
+    "--patience",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Epochs without a better validation accuracy before it stops.",
+)
+@click.option("--rate", type=float, help="Of learning.  [default: 1e-5; 5e-4 below width 512]")
+@click.option(
+    "--batch", type=click.IntRange(min=1), default=16, show_default=True, help="Texts a step."
+)
+@click.option(
+    "--texts",
+    "n_train",
+    type=click.IntRange(min=4),
+    default=3000,
+    show_default=True,
+    help="Texts to train on; a tenth of them chooses the epoch.",
+)
+@click.option(
+    "--test-texts",
+    "n_test",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="Texts to score on.",
+)
+@click.option(
+    "--keep",
+    type=click.Choice(["start", "end"]),
+    default="start",
+    show_default=True,
+    help="Which end of too long a text is read.",
+)
+@click.option("--resume", is_flag=True, help="Go on after an interruption, to the same result.")
+@o.seed_option
+@o.output_options
+@o.opening_options
+@o.debug_option
+def command(opening: Opening, output: Output, **given: Any) -> None:
+    """Train a linear head on every token's last state, averaged, and the last blocks with it.
+
+    Scores of a text: mean over its tokens of x W^T + b, x being the stream after the last block,
+    before the final norm. Everything else stays as it was. After each epoch the validation
+    accuracy (a tenth of the texts), with its 95 % interval; the best epoch's weights are kept and
+    scored once on the test texts, beside chance. FOLDER opens like any model, and stitch and
+    diff read it. The state is saved beside FOLDER as it goes.
+
+    \b
+        embspace finetune sample-gpt2 --data sample --out reviews
+        embspace finetune gpt2 --data imdb --epochs 1 --out gpt2-imdb
+    """
+    from .classifying import train
+
+    train(opening, output, **given)

@@ -1,0 +1,60 @@
+"""How often a classifier is right: a share with its Wilson interval, beside chance."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import EmbspaceError
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """`right` of `n` texts, the share of them (0 to 1) and the ends of its 95 % interval."""
+
+    right: int
+    n: int
+
+    @property
+    def share(self) -> float:
+        """right / n."""
+        return self.right / self.n
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Ends of Wilson's interval of the share."""
+        return wilson(self.right, self.n)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Share, both ends, and the counts."""
+        low, high = self.interval
+        return {"accuracy": self.share, "low": low, "high": high, "right": self.right, "n": self.n}
+
+
+def wilson(right: int, n: int) -> tuple[float, float]:
+    """Ends of the 95 % interval of a share, (p̂ + z²/2n ± z √(p̂(1-p̂)/n + z²/4n²)) / (1 + z²/n).
+
+    Raises EmbspaceError where there is nothing to count.
+    """
+    from scipy.stats import norm
+
+    if n < 1:
+        raise EmbspaceError("an accuracy needs at least one text.")
+    z = float(norm.ppf((1 + CONFIDENCE) / 2))
+    share = right / n
+    centre = share + z * z / (2 * n)
+    reach = z * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5
+    low, high = ((centre + side * reach) / (1 + z * z / n) for side in (-1, 1))
+    return max(0.0, low), min(1.0, high)
+
+
+def accuracy(predicted: Sequence[int], truth: Sequence[int]) -> Accuracy:
+    """How many predictions are the truth."""
+    return Accuracy(sum(p == t for p, t in zip(predicted, truth, strict=True)), len(truth))
+
+
+def chance(truth: Sequence[int]) -> float:
+    """The accuracy of always naming the most frequent label."""
+    return max(Counter(truth).values()) / len(truth)

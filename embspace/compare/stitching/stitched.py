@@ -1,0 +1,166 @@
+"""Stitched: the first blocks of one model, a kernel, the last blocks and the head of another."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from ...checking import index
+from ...errors import ModelError
+from ...models.files import check_safetensors, read_json_file
+from ...models.load import load as load_model
+from ...models.model import Model
+from ...models.running import Running, run
+from ...models.states import padded
+from ..shared_tokens import shared_tokens
+from ..tuning.classifier import Head, averaged, read_head
+from ..tuning.folder import check_free, whole
+from ..tuning.reading import Keep, longest, padding, read_texts
+from ..tuning.stream import states_of
+from .kernel import Kind, kernel
+from .tail import Tail
+
+RECORD, TENSORS = "stitched.json", "kernel.safetensors"
+WHAT = "state of A after its kept blocks, times the kernel, into B's last blocks and classifier"
+AT_ONCE = 16  # texts of a batch
+
+
+class Stitched(nn.Module):
+    """State a of A, times K (d_A × d_B), into the last b blocks and the classifier of B.
+
+    Texts are read by A's tokenizer; B never sees them. Nothing is trained. [DAR] §5.2.
+    """
+
+    kernel: Tensor
+
+    def __init__(
+        self,
+        a: Running,
+        b: Running,
+        matrix: Float[Tensor, "d_A d_B"],
+        *,
+        n_kept: int,
+        n_transplanted: int,
+        head: Head | None = None,
+    ) -> None:
+        super().__init__()
+        self.a, self.b, self.first = a, b, a.module
+        self.head = read_head(b.model) if head is None else head
+        self.n_kept = index(n_kept, a.n_layers + 1, "count of kept blocks")
+        self.tail = Tail(b, n_transplanted)
+        if tuple(matrix.shape) != (a.model.d, b.model.d):
+            raise ModelError(
+                f"the kernel is {tuple(matrix.shape)}, expected ({a.model.d}, {b.model.d})."
+            )
+        self.register_buffer("kernel", matrix.to(b.model.device, b.model.dtype))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the scores' columns."""
+        return self.head.labels
+
+    def forward(
+        self, ids: Int[Tensor, "B T"], mask: Int[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B labels"]:
+        """Scores of padded texts in A's token ids; the mask is 1 at real tokens (default all)."""
+        mask = torch.ones_like(ids) if mask is None else mask
+        return self.scores(states_of(self.a, ids, mask, [self.n_kept])[self.n_kept], mask)
+
+    def scores(
+        self, states: Float[Tensor, "B T d_A"], mask: Int[Tensor, "B T"]
+    ) -> Float[Tensor, "B labels"]:
+        """The same from A's states."""
+        last = self.tail(states.to(self.kernel) @ self.kernel, mask)
+        return averaged(last @ self.head.weight.T + self.head.bias, mask)
+
+    def classify(
+        self, texts: Sequence[str], *, max_tokens: int | None = None, keep: Keep = "start"
+    ) -> list[str]:
+        """The label of every text. Raises TextError for texts that A cannot read."""
+        model = self.a.model
+        length = max_tokens or longest(model, self.b.model)
+        passages, _ = read_texts(model, texts, max_tokens=length, keep=keep)
+        found: list[int] = []
+        for start in range(0, len(passages), AT_ONCE):
+            batch = padded(passages[start : start + AT_ONCE], padding(model))
+            with torch.no_grad():
+                found += self(*(part.to(model.device) for part in batch)).argmax(1).tolist()
+        return [self.labels[label] for label in found]
+
+    def save(self, folder: str | Path) -> None:
+        """Write kernel and record; both models stay where they are, known by name and hash.
+
+        Raises EmbspaceError where the folder is there already or cannot be written.
+        """
+        from safetensors.torch import save_file
+
+        out = Path(folder).expanduser()
+        check_free(out)
+        record = {
+            "kind": WHAT,
+            "a": self.a.model.provenance,
+            "b": self.b.model.provenance,
+            "kept_blocks": self.n_kept,
+            "transplanted_blocks": self.tail.n,
+            "labels": list(self.labels),
+        }
+        with whole(out) as made:
+            made.mkdir(mode=0o755)
+            save_file({"kernel": self.kernel.contiguous()}, made / TENSORS)
+            (made / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf8")
+
+
+def stitched(
+    a: Model,
+    b: Model,
+    *,
+    n_kept: int,
+    n_transplanted: int | None = None,
+    kind: Kind = "pinv",
+) -> Stitched:
+    """The first `n_kept` blocks of A and the last ones of the fine-tuned B as one classifier.
+
+    `n_transplanted`: by default the blocks of B that were trained. Raises EmbspaceError.
+    """
+    head = read_head(b)
+    shared = shared_tokens(a.vocabulary, b.vocabulary)
+    matrix = kernel(a.vocabulary, b.vocabulary, shared, kind).matrix
+    n = head.n_blocks if n_transplanted is None else n_transplanted
+    running = (run(model, attention="fast") for model in (a, b))
+    return Stitched(*running, matrix, n_kept=n_kept, n_transplanted=n, head=head)
+
+
+def load_stitched(folder: str | Path, *, device: str = "cpu") -> Stitched:
+    """What `Stitched.save` wrote, with both models opened by name.
+
+    Raises ModelError where the folder is none of ours, or a model has other weights by now.
+    """
+    from safetensors.torch import load_file
+
+    path = Path(folder).expanduser()
+    record = read_json_file(path / RECORD)
+    if not isinstance(record, dict) or record.get("kind") != WHAT:
+        raise ModelError(f"{path} holds no stitched model.")
+    a, b = (_same(record, side, device) for side in ("a", "b"))
+    check_safetensors(path / TENSORS)
+    matrix = load_file(path / TENSORS).get("kernel")
+    if matrix is None:
+        raise ModelError(f"{path / TENSORS} holds no kernel.")
+    counts = {"n_kept": record["kept_blocks"], "n_transplanted": record["transplanted_blocks"]}
+    return Stitched(run(a, attention="fast"), run(b, attention="fast"), matrix, **counts)
+
+
+def _same(record: dict[str, Any], side: str, device: str) -> Model:
+    """One of the two models. Raises ModelError where its weights are others than they were."""
+    was = record[side]
+    model = load_model(was["model"], revision=was["revision"], dtype=was["dtype"], device=device)
+    if model.provenance["model_hash"] != was["model_hash"]:
+        raise ModelError(
+            f"{was['model']} has other weights ({model.provenance['model_hash']}) than those "
+            f"that were stitched ({was['model_hash']})."
+        )
+    return model

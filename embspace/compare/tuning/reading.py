@@ -1,0 +1,45 @@
+"""Texts as a classifier reads them: whole, with the model's special tokens, cut to a length."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from ...errors import TextError
+from ...models.passages import Encoder, Passage
+
+if TYPE_CHECKING:
+    from ...models.model import Model
+
+Keep = Literal["start", "end"]
+KEEPS: tuple[Keep, ...] = ("start", "end")
+
+
+def read_texts(
+    model: "Model", texts: Sequence[str], *, max_tokens: int | None = None, keep: Keep = "start"
+) -> tuple[list[Passage], int]:
+    """One pass a text, every position taken, and how many texts were cut to fit.
+
+    `keep`: which end of a text that is too long is kept. Raises TextError for a text without
+    tokens, and for more tokens than the model takes.
+    """
+    encoder = Encoder(model, max_tokens=max_tokens)
+    room = encoder.max_tokens - len(encoder.prefix) - len(encoder.suffix)
+    passages, n_cut = [], 0
+    for line, ids in enumerate(encoder.encode(texts)):
+        if not ids:
+            raise TextError(f"text {line + 1} has no token that {model.name} knows.")
+        framed = encoder.framed(ids[-room:] if keep == "end" else ids)
+        n_cut += len(ids) > room
+        passages.append(Passage(framed.ids, tuple(range(len(framed.ids))), line))
+    return passages, n_cut
+
+
+def longest(*models: "Model") -> int:
+    """Tokens that all of some models take, by default."""
+    return min(Encoder(model).max_tokens for model in models)
+
+
+def padding(model: "Model") -> int:
+    """An id to pad with: the config's own where it names one (some count positions from it)."""
+    found: Any = getattr(model.config, "pad_token_id", None)
+    rows = model.checkpoint.shape(f"{model.embedding_path}.weight")[0]
+    return found if isinstance(found, int) and 0 <= found < rows else 0
