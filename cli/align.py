@@ -27,12 +27,20 @@ def _groups(
 @click.option("--groups", callback=_groups, metavar="K,V,…", help=f"Only these: {GROUPS}.")
 @o.filter_option
 @o.norm_option
+@click.option("--states", is_flag=True, help="Compare states on the same words instead.")
+@click.option("--text", metavar="FILE", help="With --states: sentences, one a line; or a table.")
+@click.option(
+    "--words",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --states: take about so many words.  [default: 3000]",
+)
 @o.plot_option
 @o.seed_option
 @o.output_options
 @o.pair_options("sample-bert-a", "sample-bert-b")
 @o.debug_option
-def command(openings: tuple[Opening, Opening], output: Output, **given: Any) -> None:
+def command(openings: tuple[Opening, Opening], output: Output, states: bool, **given: Any) -> None:
     """Match the layers of two models A and B by what their parameters say of the same tokens.
 
     Feed-forward keys K (gate and up apart) and values V, and the columns of W_Q, W_K, W_V and rows
@@ -42,13 +50,18 @@ def command(openings: tuple[Opening, Opening], output: Output, **given: Any) -> 
     same in feature space (without the vocabulary), where the widths agree.
     p: how often a one-to-one match drawn at random lies as close to the diagonal (mean |l − l'|;
     layers of models of different depths by their relative position).
+    --states runs both models on a text instead: debiased linear CKA, the best rotation and least
+    squares between all their states at the same words (paired by their characters), fits scored on
+    other texts than they were made on. Samples run on our own sentences, others on Wikipedia
+    unless --text says otherwise.
     --json prints {"groups": {"K": {"vocabulary": {"match", "score", "diagonal", "p", …}, …}, …}}.
 
     \b
         embspace align
         embspace align bert-seed1 bert-seed2 --groups K,V --plot panels.svg
         embspace align gpt2 gpt2-medium --filter words --json
+        embspace align gpt2 gpt2-medium --states --text sentences.txt
     """
-    from .aligning import align_models
+    from .aligning import align_models, compare_states
 
-    align_models(openings, output, **given)
+    (compare_states if states else align_models)(openings, output, **given)

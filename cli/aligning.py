@@ -1,7 +1,10 @@
 """The work behind `embspace align`."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from .interrupt import stop_if_interrupted
 from .opening import Opening
@@ -20,19 +23,47 @@ def align_models(
     *,
     groups: tuple[str, ...] | None,
     plot: str | None,
+    text: str | None,
+    words: int | None,
     **how: Any,
 ) -> None:
     """Open both models, match their layers, show the result and draw it."""
+    if text is not None or words is not None:
+        raise click.UsageError("--text and --words go with --states.")
     from embspace.compare.alignment import align
 
     a, b = open_pair(openings, groups)
-    result = align(a, b, groups=groups, watch=_watched, filters=how.pop("filters"), **how)
+    result = align(a, b, groups=groups, watch=partial(_watched, "pairs of layers"), **how)
     output.one(result)
     if plot:
         from embspace.report.plots.alignment import plot_alignment
 
         plot_alignment(result, plot)
         say(f"wrote {plot}")
+
+
+def compare_states(
+    openings: tuple[Opening, Opening],
+    output: Output,
+    *,
+    groups: tuple[str, ...] | None,
+    plot: str | None,
+    text: str | None,
+    words: int | None,
+    filters: tuple[str, ...],
+    norm: str,
+    seed: int,
+) -> None:
+    """Open both models, run them on a text, and show how alike their states are."""
+    if groups or plot or filters or norm != "raw":
+        raise click.UsageError("--states takes none of --groups, --filter, --norm and --plot.")
+    from embspace.compare.state_alignment import WORDS, align_states
+    from embspace.models.corpus import default_corpus, read_corpus
+
+    a, b = (opening.open() for opening in openings)
+    corpus = default_corpus(a) if text is None else read_corpus(text)
+    watch = partial(_watched, "states")
+    output.one(align_states(a, b, corpus, words=words or WORDS, seed=seed, watch=watch))
 
 
 def open_pair(
@@ -51,10 +82,10 @@ def open_pair(
     return a, openings[1].open(needs, WAY_OUT)
 
 
-def _watched(steps: Iterable[None], total: int) -> Iterable[None]:
+def _watched(what: str, steps: Iterable[None], total: int) -> Iterable[None]:
     """The steps with a bar on stderr; an interrupt that a library swallowed ends them."""
     from embspace.report.progress import tracked
 
-    for step in tracked(steps, total, "pairs of layers", console(stderr=True)):
+    for step in tracked(steps, total, what, console(stderr=True)):
         stop_if_interrupted()
         yield step

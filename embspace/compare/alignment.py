@@ -95,7 +95,7 @@ def align(
     `watch(steps, total)` wraps the steps of the work, for a progress bar.
     Raises EmbspaceError for groups that cannot be compared, VocabularyError without shared tokens.
     """
-    _require_models(a, b)
+    require_models(a, b)
     one_of(norm, NORMS, "norm")
     seed = checked_seed(seed)
     names, notes = chosen_groups(a, b, groups)
@@ -142,7 +142,8 @@ def _group(scores: dict[str, Scores], seed: int) -> GroupAlignment:
     return GroupAlignment(found["vocabulary"], found.get("feature"))
 
 
-def _require_models(a: Any, b: Any) -> None:
+def require_models(a: Any, b: Any) -> None:
+    """Two models on one device in one dtype. Raises EmbspaceError for anything else."""
     for model in (a, b):
         if not isinstance(model, Model):
             shown = f"{type(model).__name__}: open it with embspace.load first"

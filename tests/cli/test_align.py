@@ -91,3 +91,22 @@ def test_what_cannot_be_aligned_is_one_line_and_leaves_with_1(
 def test_a_second_model_that_is_not_there_is_named(run, tiny_gpt2, tmp_path):
     found = run("align", tiny_gpt2, tmp_path / "none")
     assert found.exit_code == 1 and "none" in found.stderr
+
+
+def test_states_are_compared_on_a_text(run, tiny_gpt2, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(f"The cats saw {n} dogs in Paris" for n in range(40)), "utf8")
+    where = ("align", tiny_gpt2, "sample-bert-a", "--states", "--text", text, "--words", 200)
+    found = run(*where)
+    assert found.exit_code == 0
+    assert "debiased linear CKA" in found.stdout and "n = " in found.stdout
+    assert set(json.loads(run(*where, "--json").stdout)["states"]) >= {"cka"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--text", "x"), ("--words", 3), ("--states", "--groups", "K"), ("--states", "--words", 0)],
+    ids=str,
+)
+def test_options_of_states_go_with_states(run, arguments):
+    assert run("align", *arguments).exit_code == 2
