@@ -10,7 +10,6 @@ from torch import Tensor
 
 from ..checking import one_of, positive
 from ..checking import seed as checked_seed
-from ..models.corpus import Corpus
 from ..models.passages import passages
 from ..models.replay import prepared
 from ..models.running import run
@@ -18,6 +17,7 @@ from ..projection.estimate import Estimate, estimate_by_text
 from ..projection.similar import unmatched
 from ..projection.vectors import FeedForwardReading, sub_heads
 from ..results import Result
+from .recording import Texts, corpus_of
 from .taking import Used, take
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class StateOverlap(Result):
 
 def state_overlap(
     model: "Model",
-    corpus: Corpus,
+    texts: Texts = None,
     *,
     against: Against = "state",
     k: int = 50,
@@ -101,11 +101,12 @@ def state_overlap(
     largest activations. Activations: of the feed-forward layer for its keys (gate and up apart)
     and values; the inputs of the output matrix, value vectors mixed by attention, for columns of
     W_V and rows of W_O. `against`: "state" after the same block [§4.2] or the "final" one [B.2].
-    `per_text` random positions a text; intervals take texts as drawn, not positions.
+    `texts`: a Corpus, a file, sentences, or nothing (a few of the model's own kind); `per_text`
+    random positions of each; intervals take texts as drawn, not positions.
     Raises EmbspaceError for settings or texts that do not apply.
     """
     options = {"against": against, "k": k, "m": m, "per_text": per_text, "seed": seed}
-    return Overlaps(model, corpus, max_tokens=max_tokens, **options).result()
+    return Overlaps(model, texts, max_tokens=max_tokens, **options).result()
 
 
 class Overlaps:
@@ -114,7 +115,7 @@ class Overlaps:
     def __init__(
         self,
         model: "Model",
-        corpus: Corpus,
+        texts: Texts = None,
         *,
         against: Against = "state",
         k: int = 50,
@@ -124,16 +125,16 @@ class Overlaps:
         seed: int = 0,
     ) -> None:
         one_of(against, AGAINST, "comparison")
-        self.model, self.against = model, against
+        self.model, self.against, self.corpus = model, against, corpus_of(model, texts)
         self.k, self.m, self.seed = positive(k), positive(m, "m"), checked_seed(seed)
         self.passages = passages(
             model,
-            corpus,
+            self.corpus,
             positions=positive(per_text, "positions a text"),
             max_tokens=max_tokens,
             seed=seed,
         )
-        self.corpus, self.per_text = corpus, per_text
+        self.per_text = per_text
         self.found: list[LayerOverlap] = []
         self._iterator = self._layers()
 
@@ -163,8 +164,8 @@ class Overlaps:
         )
 
     def _notes(self) -> tuple[str, ...]:
-        found = list(self.passages.notes())
-        if self.model.family.transform:
+        found = [*self.passages.notes(), *(n for n in self.model.notes if "W_QK" not in n)]
+        if self.model.family.transform and self.model.has_head:
             found.append("States are read through the head's dense transform, vectors are not.")
         mixtures = [x for x in range(self.model.n_layers) if self.model.experts(x) != [None]]
         if mixtures:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -9,6 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from ..errors import EmbspaceError
+from ..models.corpus import Corpus, default_corpus, read_corpus
 from ..models.running import Running
 from ..models.tape import BlockRecord, Call, Tape
 
@@ -16,7 +18,14 @@ if TYPE_CHECKING:
     from ..models.model import Model
 
 BATCH_TOKENS = 2048
+FEW = 100  # texts, where nobody says how many
+Texts = Corpus | str | Path | Sequence[str] | None
 Note = Callable[[BlockRecord, list[int], Int[Tensor, "B T"]], None]
+
+
+def corpus_of(model: "Model", texts: Texts) -> Corpus:
+    """The sentences to run on; a few of the model's own kind where none are given."""
+    return default_corpus(model, FEW) if texts is None else read_corpus(texts)
 
 
 def recorded(running: Running, texts: Sequence[tuple[int, ...]], note: Note) -> Iterator[list[int]]:

@@ -8,14 +8,13 @@ import torch
 
 from ..checking import one_of
 from ..errors import ModelError
-from ..models.corpus import Corpus
 from ..models.passages import Encoder
 from ..models.running import run
 from ..notation import NORMS, Circuit, Norm
 from ..projection.estimate import Estimate, estimate
 from ..results import Result
 from .agreement import Agreement
-from .recording import recorded
+from .recording import Texts, corpus_of, recorded
 
 if TYPE_CHECKING:
     from ..models.model import Model
@@ -98,7 +97,7 @@ class Trust(Result):
 
 def trust(
     model: "Model",
-    corpus: Corpus,
+    texts: Texts = None,
     *,
     norm: Norm = "raw",
     max_tokens: int | None = None,
@@ -110,10 +109,11 @@ def trust(
     of row e_j W_VO E of the token most attended to (special tokens and the first position, where
     attention rests, aside) with what the head really writes there, projected by E. Baselines:
     readings of the layer's other heads; for vo, its own reading of the text's other tokens.
-    Intervals take texts as drawn. The grades follow `RULE`.
+    `texts`: a Corpus, a file, sentences, or nothing (a few of the model's own kind), cut to
+    `max_tokens` (64); intervals take them as drawn. The grades follow `RULE`.
     Raises EmbspaceError for texts the model cannot read, and for norms that do not fold.
     """
-    measuring = Trusting(model, corpus, norm=norm, max_tokens=max_tokens)
+    measuring = Trusting(model, texts, norm=norm, max_tokens=max_tokens)
     for _ in measuring:
         pass
     return measuring.result()
@@ -123,14 +123,19 @@ class Trusting:
     """`trust` text by text: iterate (it yields how many texts are done), then ask for `result`."""
 
     def __init__(
-        self, model: "Model", corpus: Corpus, *, norm: Norm = "raw", max_tokens: int | None = None
+        self,
+        model: "Model",
+        texts: Texts = None,
+        *,
+        norm: Norm = "raw",
+        max_tokens: int | None = None,
     ) -> None:
         one_of(norm, NORMS, "norm")
-        self.model, self.corpus, self.norm = model, corpus, norm
+        self.model, self.corpus, self.norm = model, corpus_of(model, texts), norm
         limit = Encoder(model).limit
         wanted = MAX_TOKENS if max_tokens is None else max_tokens
         encoder = Encoder(model, max_tokens=min(wanted, limit or wanted))
-        framed = [encoder.framed(ids) for ids in encoder.encode(corpus.lines)]
+        framed = [encoder.framed(ids) for ids in encoder.encode(self.corpus.lines)]
         self.texts = [f for f in framed if f.n > 1]
         if len(self.texts) < 2:
             raise ModelError("two texts of at least two tokens are needed to grade heads.")

@@ -114,8 +114,9 @@ def final_norm(model: "Model", state: Float[Tensor, "... d"]) -> Float[Tensor, "
 
 
 def prepared(model: "Model", state: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
-    """A state as E meets it: through the final norm and a masked model's transform, if any."""
-    return _transformed(model, final_norm(model, state))
+    """A state as E meets it: through the final norm and the head's transform, if it has them."""
+    x = final_norm(model, state)
+    return _transformed(model, x) if model.has_head else x
 
 
 def logits(model: "Model", state: Float[Tensor, "... d"]) -> Float[Tensor, "... rows"]:
