@@ -165,17 +165,22 @@ class Trainer:
             with torch.no_grad():
                 for name, parameter in self.parameters.items():
                     parameter.copy_(tensors[f"now.{name}"])
-                    self.optimizer.state[parameter] = {
-                        key: tensors[f"adam.{key}.{name}"].clone()
-                        for key in ("step", "exp_avg", "exp_avg_sq")
-                        if f"adam.{key}.{name}" in tensors
-                    }
+                    self.optimizer.state[parameter] = self._moments(tensors, name)
             self.epochs = [Epoch(**epoch) for epoch in counts["epochs"]]
             self.step_in_epoch, self.loss_sum = counts["step_in_epoch"], counts["loss_sum"]
         except (KeyError, TypeError, RuntimeError) as error:
             raise EmbspaceError("the saved state does not fit this training.") from error
         ends = {name: tensors.get(f"best.{name}") for name in self.parameters}
         self.best = {name: tensor for name, tensor in ends.items() if tensor is not None}
+
+    def _moments(self, tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
+        """What the optimizer knew of a parameter; it counts its steps on the CPU."""
+        places = {"step": torch.device("cpu"), "exp_avg": self.device, "exp_avg_sq": self.device}
+        return {
+            key: tensors[f"adam.{key}.{name}"].to(place)
+            for key, place in places.items()
+            if f"adam.{key}.{name}" in tensors
+        }
 
     # parts -------------------------------------------------------------------------------
     @property
