@@ -144,7 +144,8 @@ def pair_similarities(
         for layer in chosen:
             random = torch.Generator().manual_seed(seed + layer)
             kinds = pairs_of(model, layer, norm, sample, random)
-            yield tuple(_compared(model, layer, pairs, k, random) for pairs in kinds)
+            tops = _Tops(model, k)
+            yield tuple(_compared(layer, pairs, tops, random) for pairs in kinds)
 
     return found()
 
@@ -178,18 +179,20 @@ def _neurons(
     """Keys and values; those of a mixture from all its experts alike."""
     experts = model.experts(layer)
     each = None if sample is None else -(-sample // len(experts))
-    parts: dict[str, list[tuple[Tensor, Tensor]]] = {}
+    keys: dict[str, list[Tensor]] = {}
+    values: list[Tensor] = []
     n_pairs = 0
     for expert in experts:
         groups = FeedForwardReading(model, layer, expert, norm).groups()
-        values = groups.pop("value").vectors
-        n_pairs += len(values)
-        chosen = _drawn(len(values), each, random)
-        for name, keys in groups.items():
-            parts.setdefault(name, []).append((keys.vectors[chosen], values[chosen]))
-    for name, found in parts.items():
-        left, right = (torch.cat([part[side] for part in found]) for side in (0, 1))
-        yield Pairs(f"{name}–value", left, right, torch.arange(len(left)), n_pairs)
+        rows = groups.pop("value").vectors
+        n_pairs += len(rows)
+        chosen = _drawn(len(rows), each, random)
+        values.append(rows[chosen])
+        for name, group in groups.items():
+            keys.setdefault(name, []).append(group.vectors[chosen])
+    right = torch.cat(values)  # the same for gate and up: its tokens are sought once
+    for name, found in keys.items():
+        yield Pairs(f"{name}–value", torch.cat(found), right, torch.arange(len(right)), n_pairs)
 
 
 def _columns(
@@ -218,11 +221,26 @@ def _drawn(n: int, sample: int | None, random: torch.Generator) -> Tensor:
     return order if sample is None else order[:sample]
 
 
-def _compared(
-    model: "Model", layer: int, pairs: Pairs, k: int, random: torch.Generator
-) -> LayerSimilarity:
-    space = model.vocabulary
-    left, right = (space.top(x, k, absolute=True)[0] for x in (pairs.left, pairs.right))
+class _Tops:
+    """Top tokens of vectors; those of the last right side are remembered."""
+
+    def __init__(self, model: "Model", k: int) -> None:
+        self.space, self.k = model.vocabulary, k
+        self._last: tuple[Tensor, Tensor] | None = None
+
+    def of(self, vectors: Float[Tensor, "n d"]) -> Int[Tensor, "n k"]:
+        """The k tokens with the largest |x E|."""
+        return self.space.top(vectors, self.k, absolute=True)[0]
+
+    def right(self, pairs: Pairs) -> Int[Tensor, "n k"]:
+        """Those of a right side, which several kinds may share."""
+        if self._last is None or self._last[0] is not pairs.right:
+            self._last = (pairs.right, self.of(pairs.right))
+        return self._last[1]
+
+
+def _compared(layer: int, pairs: Pairs, tops: _Tops, random: torch.Generator) -> LayerSimilarity:
+    left, right = tops.of(pairs.left), tops.right(pairs)
     matching = jaccard(left, right)
     shuffled = jaccard(left, right[unmatched(pairs.same, random)])
     return LayerSimilarity(
