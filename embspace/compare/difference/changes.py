@@ -65,9 +65,7 @@ def diff(
     }
     other, changes, notes = _opened(base, tuned)
     names, _ = chosen_groups(base, base if changes else other, groups)
-    listed, name = read_words(words)
-    task = TaskWords(base.vocabulary, listed, name=name, seed=settings["seed"])
-    settings["ends"] = min(settings["ends"], int(task.candidates.sum()) // 2)
+    task, word_list, unscored = _task(base, words, settings)
     work = _Work(base, other, bool(changes), task, settings, names)
     for _ in watch(work.steps(), work.n_steps) if watch else work.steps():
         pass
@@ -76,10 +74,10 @@ def diff(
         tuple(work.layers),
         {**work.scores(), **found},
         directions,
-        {"name": name, "words": len(listed), "tokens": len(task.ids)},
+        word_list,
         settings | {"groups": list(names)},
         {"base": base.provenance, "tuned": other.provenance},
-        (*notes, *_unmoved(work)),
+        (*notes, *unscored, *_unmoved(work)),
     )
 
 
@@ -91,7 +89,7 @@ class _Work:
         base: Model,
         other: Model,
         is_change: bool,
-        task: TaskWords,
+        task: TaskWords | None,
         settings: dict[str, Any],
         names: tuple[str, ...],
     ) -> None:
@@ -128,9 +126,9 @@ class _Work:
         centred = (head.weight - head.weight.mean(0)).to(self.base.device, self.base.dtype)
         norms = centred.norm(dim=1).tolist()
         rows = self._read(centred, list(head.labels), norms, [None] * len(norms))
-        if not all(norms):
+        if not all(norms) or not self.task:
             return rows, {}
-        return rows, {CLASSIFIER: self._score(centred, None)}
+        return rows, {CLASSIFIER: self._score(self.task, centred, None)}
 
     def _layer(self, name: str, layer: int) -> None:
         before, change = self._rows_of(name, layer)
@@ -151,7 +149,8 @@ class _Work:
         score = None
         if kept:
             self.moved[name].append(moved)
-            score = self._score(moved.change, moved.base, turns=0)
+        if kept and self.task:
+            score = self._score(self.task, moved.change, moved.base, turns=0)
         total = float(before.norm())
         self.layers.append(
             LayerChange(
@@ -169,13 +168,15 @@ class _Work:
     def _pooled(self, name: str) -> WordScore | None:
         """The score of a group's rows of all layers."""
         moved = self.moved[name]
-        if not moved:
+        if not moved or not self.task:
             return None
         change, base = (torch.cat([getattr(m, end) for m in moved]) for end in ("change", "base"))
-        return self._score(change, base)
+        return self._score(self.task, change, base)
 
-    def _score(self, change: Tensor, base: Tensor | None, *, turns: int | None = None) -> WordScore:
-        return self.task.score(
+    def _score(
+        self, task: TaskWords, change: Tensor, base: Tensor | None, *, turns: int | None = None
+    ) -> WordScore:
+        return task.score(
             change,
             k=self.settings["ends"],
             turns=self.settings["turns"] if turns is None else turns,
@@ -237,6 +238,24 @@ def _opened(base: Any, tuned: Any) -> tuple[Model, bool, tuple[str, ...]]:
     _check_shapes(base, tuned)
     check_origin(base, tuned)
     return tuned, False, _other_tables(base, tuned)
+
+
+def _task(
+    base: Model, words: str | Path | None, settings: dict[str, Any]
+) -> tuple[TaskWords | None, dict[str, Any], tuple[str, ...]]:
+    """The task's words, what to say of them, and why there are none.
+
+    Only our own list may be of no use; one that was asked for is refused then.
+    """
+    listed, name = read_words(words)
+    try:
+        task = TaskWords(base.vocabulary, listed, name=name, seed=settings["seed"])
+    except EmbspaceError as error:
+        if words is not None:
+            raise
+        return None, {"name": name, "words": len(listed), "tokens": 0}, (f"No scores: {error}",)
+    settings["ends"] = min(settings["ends"], max(1, int(task.candidates.sum()) // 2))
+    return task, {"name": name, "words": len(listed), "tokens": len(task.ids)}, ()
 
 
 def _check_shapes(base: Model, tuned: Model) -> None:

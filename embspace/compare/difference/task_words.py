@@ -17,7 +17,6 @@ from ...vocabulary import VocabularySpace
 
 DRAWS, AT_ONCE = 10_000, 500
 BINS = 10  # of equal size, by the length of a token's row
-FEWEST = 5  # words of a list that a vocabulary must know
 OWN = "sentiment"
 
 
@@ -65,11 +64,8 @@ class TaskWords:
         ids: dict[int, None] = {}
         for word in words:
             ids |= dict.fromkeys(i for i in _single(space, word) if among[i])
-        if len(ids) < FEWEST:
-            raise TextError(
-                f"only {len(ids)} words of {name} are whole tokens of {space.name}: a score needs "
-                f"at least {FEWEST}."
-            )
+        if not ids:
+            raise TextError(f"no word of {name} is one whole token of {space.name}.")
         self.ids = torch.tensor(sorted(ids))
 
     def score(

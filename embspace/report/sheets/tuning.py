@@ -136,6 +136,7 @@ def _(result: Difference) -> Sheet:
     )
     views = (_words(result), *(_moved(result, name) for name in result.groups))
     head = (_classifier(result.classifier),) if result.classifier else ()
+    views = views if any(result.words.values()) else views[1:]
     origins = [
         f"{side.capitalize()}: {line}"
         for side, provenance in result.provenance.items()
