@@ -10,7 +10,11 @@ if TYPE_CHECKING:
     from .compare.stitching.sweep import stitch as stitch
     from .compare.tuning.finetuning import finetune as finetune
     from .errors import EmbspaceError as EmbspaceError
+    from .mapping.alternating import alternate as alternate
+    from .mapping.exits import exits as exits
     from .mapping.fitting import fit as fit
+    from .mapping.generating import generate as generate
+    from .mapping.lensing import lens as lens
     from .mapping.maps import Maps as Maps
     from .mapping.scoring import score as score
     from .mapping.submodules import submodules as submodules
@@ -30,11 +34,15 @@ _WHERE = {
     "ReadableModel": "projection.reader",
     "VocabularySpace": "vocabulary",
     "align": "compare.alignment",
+    "alternate": "mapping.alternating",
     "certify": "models.certify",
     "diff": "compare.difference.changes",
     "evidence": "compare.evidence",
+    "exits": "mapping.exits",
     "finetune": "compare.tuning.finetuning",
     "fit": "mapping.fitting",
+    "generate": "mapping.generating",
+    "lens": "mapping.lensing",
     "load": "projection.reader",
     "score": "mapping.scoring",
     "stitch": "compare.stitching.sweep",
@@ -49,11 +57,14 @@ __all__ = [
     "VocabularySpace",
     "__version__",
     "align",
+    "alternate",
     "certify",
     "diff",
     "evidence",
+    "exits",
     "finetune",
     "fit",
+    "generate",
     "load",
     "score",
     "stitch",

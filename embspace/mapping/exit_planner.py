@@ -1,0 +1,139 @@
+"""Choose how to leave early: λ or a number of blocks for a target, and the Pareto front."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from .exit_outcomes import Outcomes
+from .exit_rules import (
+    NEVER,
+    confidence_exits,
+    fixed_exits,
+    margins,
+    ranks_at,
+)
+from .intervals import LEVEL, Bootstrap
+
+LEAST = 0.01  # a smaller λ asks for no confidence: nearly uniform predictions would pass
+N_CANDIDATES = 200
+DRAWS = 300
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way of leaving: a lens, and a fixed number of blocks or λ of the confidence rule."""
+
+    map: str
+    rule: str  # fixed or confidence
+    at: float
+
+    def exits(self, outcomes: Outcomes, margin: Float[Tensor, "n L"]) -> Tensor:
+        """Blocks run by each row."""
+        if self.rule == "fixed":
+            return fixed_exits(int(self.at), len(outcomes))
+        return confidence_exits(margin, self.at)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A way chosen on calibration rows for a target.
+
+    low, high: 95 % interval of `at` when the calibration texts are drawn again; agreement and
+    blocks: as measured on the calibration rows (optimistic: the choice was made on them).
+    """
+
+    way: Way
+    low: float
+    high: float
+    agreement: float
+    blocks: float
+
+
+class Planner:
+    """All ways of one lens on calibration rows: mean blocks run and agreement of each."""
+
+    def __init__(
+        self,
+        name: str,
+        outcomes: Outcomes,
+        mean_length: float,
+        layers: Sequence[int] | None,
+        seed: int = 0,
+    ) -> None:
+        self.name, self.outcomes = name, outcomes
+        self.margin = margins(outcomes, mean_length, layers)
+        self.draws = Bootstrap(outcomes.lines, seed=seed, n_draws=DRAWS)
+        self.ways = {
+            "fixed": [Way(name, "fixed", l) for l in range(outcomes.n_layers + 1)],
+            "confidence": [Way(name, "confidence", lam) for lam in candidates(self.margin)],
+        }
+        self.table = {rule: self._table(ways) for rule, ways in self.ways.items()}
+
+    def _table(self, ways: list[Way]) -> tuple[Tensor, Tensor]:
+        """(blocks run, whether the answer is the model's) by way and row."""
+        exits = torch.stack([way.exits(self.outcomes, self.margin) for way in ways])
+        same = torch.stack([ranks_at(self.outcomes, row) == 0 for row in exits])
+        return exits.double(), same.double()
+
+    def points(self, rule: str) -> list[tuple[Way, float, float]]:
+        """(way, mean blocks run, agreement)."""
+        exits, same = self.table[rule]
+        means = zip(exits.mean(1).tolist(), same.mean(1).tolist(), strict=True)
+        return [(way, *each) for way, each in zip(self.ways[rule], means, strict=True)]
+
+    def choose(self, rule: str, target: float) -> Planned:
+        """The way with the fewest blocks whose agreement reaches the target; L always does."""
+        points = self.points(rule)
+        ats = torch.tensor([way.at for way, _, _ in points], dtype=torch.float64)
+        blocks, agreement = (torch.tensor([p[n] for p in points]).double() for n in (1, 2))
+        best = _cheapest(blocks[None], agreement[None], target)[0]
+        low, high = self._interval(rule, ats, target)
+        way = points[int(best)][0]
+        return Planned(way, low, high, float(agreement[best]), float(blocks[best]))
+
+    def _interval(self, rule: str, ats: Tensor, target: float) -> tuple[float, float]:
+        """The choice made again on every draw of texts."""
+        exits, same = self.table[rule]
+        blocks, agreement = (
+            torch.stack([self.draws.means(row) for row in table], 1) for table in (exits, same)
+        )
+        chosen = ats[_cheapest(blocks, agreement, target)]
+        rest = (1 - LEVEL) / 2
+        ends = torch.quantile(chosen, torch.tensor([rest, 1 - rest], dtype=torch.float64))
+        return float(ends[0]), float(ends[1])
+
+
+def candidates(margin: Float[Tensor, "n L"]) -> list[float]:
+    """λ to choose among: quantiles of the rows' own margins, and the one at which none leaves."""
+    found = margin[(margin > LEAST) & (margin < NEVER)]
+    if len(found) == 0:
+        return [NEVER]
+    steps = torch.linspace(0, 1, min(N_CANDIDATES, len(found)), dtype=torch.float64)
+    kept = found.sort().values[(steps * (len(found) - 1)).round().long()]
+    return [*sorted({LEAST, *kept.tolist()}), NEVER]
+
+
+def _cheapest(
+    blocks: Float[Tensor, "draws ways"], agreement: Float[Tensor, "draws ways"], target: float
+) -> Tensor:
+    """For each draw the way with the fewest blocks that reaches the target; the last one else."""
+    reached = agreement >= target - 1e-12
+    reached[:, -1] = True
+    return blocks.masked_fill(~reached, float("inf")).argmin(1)
+
+
+def front(points: Sequence[tuple[Way, float, float]]) -> list[Way]:
+    """Ways that no other one beats: none has at most as many blocks and more agreement.
+
+    In order of blocks run; of equal ones the first.
+    """
+    kept: list[Way] = []
+    best = -1.0
+    for way, _, agreement in sorted(points, key=lambda p: (p[1], -p[2])):
+        if agreement > best + 1e-12:
+            kept.append(way)
+            best = agreement
+    return kept
