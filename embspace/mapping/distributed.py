@@ -4,13 +4,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 
 from .sums import Sums
-
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -25,10 +22,6 @@ class Group:
         """Whether this process is the one that reports and writes."""
         return self.rank == 0
 
-    def share(self, items: "tuple[Item, ...]") -> "tuple[Item, ...]":
-        """This process's part of a list."""
-        return items[self.rank :: self.size]
-
     def add_up(self, sums: Sums) -> None:
         """Give every process the sums of all."""
         if self.size == 1:
@@ -41,8 +34,25 @@ class Group:
             distributed.all_reduce(tensor)
         sums.n = round(float(n))
 
+    def total(self, n: int) -> int:
+        """The sum of a number over all processes."""
+        if self.size == 1:
+            return n
+        from torch import distributed
+
+        found = torch.tensor(n, device=_device())
+        distributed.all_reduce(found)
+        return int(found)
+
 
 ALONE = Group()
+
+
+def _device() -> str:
+    """Where the processes exchange numbers."""
+    from torch import distributed
+
+    return "cuda" if distributed.get_backend() == "nccl" else "cpu"
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..checking import one_of, positive
 from ..checking import seed as checked_seed
-from ..errors import EmbspaceError, ResourceError, TextError
+from ..errors import EmbspaceError, MapsError, ResourceError, TextError
 from ..models.corpus import Corpus, default_corpus, read_corpus
 from ..models.memory import free_memory, gigabytes
 from ..models.passages import Passages, Positions, passages
@@ -104,12 +104,24 @@ def fit(
         "seed": checked_seed(seed),
     }
     plan = plan_of(model, pairs, parts)
-    work = Fitting(model, corpus, split, taking, plan, kind, products, group, state)
+    work = Fitting(
+        model,
+        corpus,
+        split,
+        taking,
+        plan,
+        kind,
+        products,
+        group,
+        state,
+        run_dtype=run_dtype,
+        batch_tokens=batch_tokens,
+    )
     work.require_memory()
     if resume:
         work.resume()
     running = run(model, dtype=RUN_DTYPES[run_dtype], attention="fast", device_map=device_map)
-    work.run(running, batch_tokens, progress, until_converged, on_check)
+    work.run(running, progress, until_converged, on_check)
     return assemble(work, ridge, run_dtype, keep)
 
 
@@ -149,7 +161,11 @@ class Fitting:
         products: Products,
         group: Group = ALONE,
         state: str | Path | None = None,
+        *,
+        run_dtype: str = "float32",
+        batch_tokens: int = BATCH_TOKENS,
     ) -> None:
+        self.run_dtype, self.batch_tokens = run_dtype, batch_tokens
         self.model, self.corpus, self.split, self.taking = model, corpus, split, taking
         self.plan, self.kind, self.products, self.group = plan, kind, products, group
         self.state = None if state is None else _of_rank(Path(state), group)
@@ -190,21 +206,26 @@ class Fitting:
         said = {
             "weights": self.model.checkpoint.fingerprint,
             "text": self.corpus.digest,
-            "sets": {
-                name: [(p.line, *p.keep) for p in each.passages] for name, each in self.sets.items()
-            },
+            "dtypes": [str(self.model.dtype), self.run_dtype, self.products],
+            "batch_tokens": self.batch_tokens,  # what was read is counted in batches
             "plan": self.plan.targets,
-            "products": self.products,
             "group": asdict(self.group),
         }
-        return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
+        found = hashlib.sha256(json.dumps(said).encode())
+        for name, each in self.sets.items():
+            found.update(name.encode())
+            for p in each.passages:
+                found.update(repr((p.line, p.ids, p.keep)).encode())
+        return found.hexdigest()[:16]
 
     def resume(self) -> None:
         """Go on from the saved state. Raises MapsError where there is none, or of another fit."""
         if self.state is None or not self.state.is_file():
-            raise TextError(f"there is no state to go on from at {self.state}.")
+            raise MapsError(f"there is no state to go on from at {self.state}.")
         self.sums = {name: self._new_sums() for name in self.sets}
-        self.done |= load_state(self.state, self.sums, self.identity)
+        done, checks = load_state(self.state, self.sums, self.identity)
+        self.done |= done
+        self.checks = [Check(rows, r2) for rows, r2 in checks]
 
     def _new_sums(self) -> Sums:
         return Sums(self.plan, self.model.d, products=self.products, device=self.model.device)
@@ -213,7 +234,6 @@ class Fitting:
     def run(
         self,
         running: Running,
-        batch_tokens: int,
         progress: Progress | None,
         until_converged: bool,
         on_check: Callable[[Check], None] | None,
@@ -227,31 +247,36 @@ class Fitting:
         n_all = sum(each.n_tokens for each in self.sets.values()) // self.group.size
         n_read = 0
         for name, each in self.sets.items():
-            mine = self.group.share(each.passages)
-            for states in self._captured(running, mine, batch_tokens, self.done[name]):
+            for states in self._captured(running, each, self.done[name]):
                 self.sums[name].add(self._rows(states))
                 self.done[name] += 1
                 n_read += states.n_tokens
                 if progress:
                     progress(name, n_read, n_all)
                 if self.state and time.monotonic() - saved > SAVE_EVERY_S:
-                    save_state(self.state, self.sums, self.done, identity)
+                    self._save(self.state, identity)
                     saved = time.monotonic()
                 if name == "fit" and self._converged(on_check) and until_converged:
                     break
         for each in self.sums.values():
             self.group.add_up(each)
+        self.done["outlying"] = self.group.total(self.done.get("outlying", 0))
 
-    def _captured(self, running: Running, mine: Any, batch_tokens: int, n_done: int):
+    def _save(self, path: Path, identity: str) -> None:
+        checks = [(check.rows, check.r2) for check in self.checks]
+        save_state(path, self.sums, self.done, identity, checks)
+
+    def _captured(self, running: Running, each: Passages, n_done: int):
         """Batches of states, those aside that were read before a resumption."""
         submodules = "." in self.plan.spaces[0]
         return capture(
             running,
-            mine,
+            each.passages,
             layers=() if submodules else [int(space) for space in self.plan.spaces],
             parts=PARTS if submodules else (),
-            batch_tokens=batch_tokens,
+            batch_tokens=self.batch_tokens,
             skip_batches=n_done,
+            share=(self.group.rank, self.group.size),
             dtype=torch.float64 if self.model.dtype == torch.float64 else torch.float32,
         )
 
@@ -266,6 +291,8 @@ class Fitting:
 
     def _converged(self, on_check: Callable[[Check], None] | None) -> bool:
         """Judge the maps each time the rows have grown enough; whether more rows are idle."""
+        if self.group.size > 1:  # no process has seen all rows
+            return False
         sums = self.sums["fit"]
         least = self.checks[-1].rows * CHECKS_BY if self.checks else max(CHECKS_FROM, self.model.d)
         final = str(self.model.n_layers)

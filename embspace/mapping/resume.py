@@ -1,6 +1,7 @@
 """The state of a fit while it runs: sums so far and how much was read, in one file."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,18 @@ from ..models.messages import first_line
 from .sums import Sums
 
 KEY = "embspace_fit"
+NO_RECORD = (KeyError, ValueError, TypeError, AttributeError, RecursionError, OverflowError)
 
 
-def save_state(path: Path, sums: dict[str, Sums], done: dict[str, int], identity: str) -> None:
-    """Write all sums and the number of batches done of each, whole or not at all."""
+def save_state(
+    path: Path,
+    sums: dict[str, Sums],
+    done: dict[str, int],
+    identity: str,
+    checks: Sequence[tuple[int, float]] = (),
+) -> None:
+    """Write all sums, the number of batches done of each and the (rows, r²) judged so far; whole or
+    not at all."""
     from safetensors.torch import save_file
 
     tensors = {
@@ -23,13 +32,15 @@ def save_state(path: Path, sums: dict[str, Sums], done: dict[str, int], identity
         for key, tensor in each.tensors().items()
     }
     counts = {name: each.n for name, each in sums.items()}
-    record = {"identity": identity, "done": done, "rows": counts}
+    record = {"identity": identity, "done": done, "rows": counts, "checks": list(checks)}
     with replacing(path) as temporary:
         save_file(tensors, temporary, metadata={KEY: json.dumps(record)})
 
 
-def load_state(path: Path, sums: dict[str, Sums], identity: str) -> dict[str, int]:
-    """Fill the sums from a file; the number of batches done of each.
+def load_state(
+    path: Path, sums: dict[str, Sums], identity: str
+) -> tuple[dict[str, int], list[tuple[int, float]]]:
+    """Fill the sums from a file; the number of batches done of each, and what was judged.
 
     Raises MapsError where the file is of another fit: other weights, text or settings.
     """
@@ -47,6 +58,7 @@ def load_state(path: Path, sums: dict[str, Sums], identity: str) -> dict[str, in
         for name, each in sums.items():
             tensors = {key: file.get_tensor(f"{name}.{key}") for key in each.tensors()}
             each.load_tensors(tensors, int(record["rows"][name]))
-        return {name: int(n) for name, n in record["done"].items()}
-    except (OSError, ModelError, SafetensorError, KeyError, ValueError, TypeError) as error:
+        done = {name: int(n) for name, n in record["done"].items()}
+        return done, [(int(rows), float(r2)) for rows, r2 in record["checks"]]
+    except (OSError, ModelError, SafetensorError, *NO_RECORD) as error:
         raise MapsError(f"{path} is no state to go on from: {first_line(error)}.") from error

@@ -57,23 +57,54 @@ def solve(
         strength = ridge * float(gram.diagonal().mean())
         gram = gram + strength * torch.eye(d, dtype=gram.dtype, device=gram.device)
     n_free = sums.n - affine if kind != "ridge" else d
-    A, rank, condition, cut = _least_squares(gram, cross, n_free, UNIT[sums.products])
+    enough = n_free >= d and (sums.products == "float64" or _well_rounded(sums, source, kind))
+    unit = _unit(sums, source, gram)
+    A, rank, condition, cut = _least_squares(gram, cross, n_free, unit, enough)
     if not affine:
         return Solution(targets, A, None, rank, condition, cut)
     means = torch.cat([sums.mean(target) for target in targets])
     return Solution(targets, A, means - sums.mean(source) @ A, rank, condition, cut)
 
 
-def _least_squares(gram: Tensor, cross: Tensor, n: int, unit: float):
-    """(A, rank, condition, cut) of gram A = cross, of least norm where gram is singular."""
-    d = len(gram)
+def _well_rounded(sums: Sums, source: str, kind: Kind) -> bool:
+    """Whether moments of float32 products determine a map: judged about the shift, since what the
+    shift adds back is exact."""
+    if kind == "ridge":
+        return True
+    scaled, _ = _scaled(sums.blocks[source][:, : sums.d])
+    factor, failed = torch.linalg.cholesky_ex(scaled)
+    if int(failed):
+        return False
+    return sums.d * UNIT["float32"] < 1e-2 * _reciprocal_condition(scaled, factor)
+
+
+def _unit(sums: Sums, source: str, gram: Tensor) -> float:
+    """Rounding of the moments, relative to their diagonal."""
+    if sums.products == "float64":
+        return UNIT["float64"]
+    rounded = sums.blocks[source][:, : sums.d].diagonal()
+    share = (rounded / gram.diagonal().clamp_min(1e-300)).max().clamp_max(1)
+    return max(UNIT["float64"], UNIT["float32"] * float(share))
+
+
+def _scaled(gram: Tensor) -> tuple[Tensor, Tensor]:
+    """Moments of columns scaled to length 1, and the scales."""
     scale = gram.diagonal().clamp_min(0).sqrt()
     inverse = torch.where(scale > 0, 1 / scale, torch.zeros_like(scale))
-    scaled = gram * inverse[:, None] * inverse
+    return gram * inverse[:, None] * inverse, inverse
+
+
+def _least_squares(gram: Tensor, cross: Tensor, n: int, unit: float, enough: bool):
+    """(A, rank, condition, cut) of gram A = cross, of least norm where gram is singular.
+
+    enough: whether rows and rounding may determine A at all.
+    """
+    d = len(gram)
+    scaled, inverse = _scaled(gram)
     factor, failed = torch.linalg.cholesky_ex(scaled)
-    if n >= d and not int(failed):
+    if enough and not int(failed):
         condition = 1 / max(_reciprocal_condition(scaled, factor), 1e-300)
-        if condition * d * unit < 1e-2:
+        if condition * d * UNIT["float64"] < 1e-2:
             A = torch.cholesky_solve(cross * inverse[:, None], factor) * inverse[:, None]
             return A, d, condition, None
     return _of_least_norm(gram, scaled, cross, n, unit)

@@ -106,7 +106,9 @@ def _checked(lines: Iterable[str], source: str, limit: int | None) -> Corpus:
     return Corpus(found, source)
 
 
-def _given(lines: Iterable[Any]) -> Iterator[str]:
+def _given(lines: Any) -> Iterator[str]:
+    if not isinstance(lines, Iterable):
+        raise TextError(f"a text is a name, a path or a list of sentences, not {str(lines)[:60]}.")
     for line in lines:
         if not isinstance(line, str):
             raise TextError(f"sentences are text, not {str(line)[:80]!r}.")
@@ -134,7 +136,7 @@ def _from_path(path: Path, column: str | None) -> Iterator[str]:
 
 def _lines(path: Path) -> Iterator[str]:
     try:
-        with path.open(encoding="utf8") as file:
+        with path.open(encoding="utf-8-sig") as file:  # some editors put a mark first
             yield from file
     except (OSError, ValueError) as error:
         raise TextError(f"{path} cannot be read as UTF-8 text: {first_line(error)}.") from error
@@ -168,7 +170,7 @@ def table_rows(path: Path) -> Iterator[dict[str, Any]]:
             if not isinstance(row, dict):
                 raise TextError(f"{path}: expected one object a line, got {str(row)[:60]!r}.")
             yield row
-    except (OSError, ValueError, csv.Error) as error:
+    except (OSError, ValueError, RecursionError, csv.Error) as error:
         raise TextError(
             f"{path} cannot be read as {TABLES[path.suffix]}: {first_line(error)}."
         ) from error
@@ -182,7 +184,7 @@ def _json_rows(path: Path) -> Iterator[Any]:
 
 def _csv_rows(path: Path) -> Iterator[Any]:
     csv.field_size_limit(1 << 30)
-    with path.open(encoding="utf8", newline="") as file:
+    with path.open(encoding="utf-8-sig", newline="") as file:
         yield from csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ",")
 
 

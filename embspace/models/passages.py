@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .model import Model
 
 MAX_TOKENS = 256
+TABLED = ("gptj", "mpt")  # positions computed, but into a table of fixed length
 OFFSET_FROM_PAD = ("roberta", "xlm-roberta", "xlm-roberta-xl", "mpnet", "camembert", "longformer")
 Positions = str | int | Sequence[int | None]
 
@@ -126,9 +127,11 @@ class Encoder:
 
         One that begins or ends with them already gets no second ones.
         """
-        prefix = () if self.prefix and ids[: len(self.prefix)] == self.prefix else self.prefix
-        ends = self.suffix and ids[-len(self.suffix) :] == self.suffix
-        suffix = () if ends else self.suffix
+        prefix, suffix = self.prefix, self.suffix
+        if prefix and ids[: len(prefix)] == prefix:
+            ids = ids[len(prefix) :]
+        if suffix and ids[-len(suffix) :] == suffix:
+            ids = ids[: -len(suffix)]
         kept = ids[: self.max_tokens - len(prefix) - len(suffix)]
         return Framed((*prefix, *kept, *suffix), len(prefix), len(kept), len(kept) < len(ids))
 
@@ -220,7 +223,9 @@ def _picker(positions: Positions, corpus: Corpus, seed: int, skip: int):
     if isinstance(positions, int):
         many = positive(positions, "positions")
         return lambda line, n: _several(random.Random(f"{seed} {line}"), many, skip, n)
-    given = list(positions)  # type: ignore[arg-type]
+    if not isinstance(positions, Sequence):
+        raise TextError(f"unknown positions {str(positions)[:80]}: use random, all or a number.")
+    given = list(positions)
     if len(given) != len(corpus):
         raise TextError(f"{len(given)} positions were given for {len(corpus)} lines.")
     return lambda line, n: _one_given(given[line], line, n)
@@ -272,8 +277,10 @@ def _mask_id(model: "Model") -> int:
 def _limit(model: "Model") -> int | None:
     """Positions a model has; None where it has no end (ALiBi) or only a trained length (rotary)."""
     config: Any = model.config
-    n = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
-    if model.family.positions not in ("learned", "relative") or not isinstance(n, int):
+    names = ("max_position_embeddings", "n_positions", "max_seq_len")
+    n = next((n for name in names if (n := getattr(config, name, None))), None)
+    ends = model.family.positions in ("learned", "relative") or config.model_type in TABLED
+    if not ends or not isinstance(n, int):
         return None
     if config.model_type in OFFSET_FROM_PAD:  # positions start after the padding index
         return n - int(getattr(config, "pad_token_id", 1) or 0) - 1

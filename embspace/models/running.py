@@ -92,8 +92,11 @@ def run(
         config = truncated(config, n_layers)
     dtype = dtype or model.dtype
     _check_memory(model, n_layers, dtype)
-    # the fast kernels of transformers leave out a soft cap on attention scores
+    # the fast kernels of transformers leave out a soft cap on attention scores; its plain code for
+    # Falcon adds the ALiBi bias twice
     chosen = None if attention == "fast" and score_cap(model) is None else "eager"
+    if model.config.model_type == "falcon" and model.family.positions == "alibi":
+        chosen = "sdpa"
     module = _load(model, config, dtype, chosen, device_map)
     if device_map is None:
         module = module.to(model.device)

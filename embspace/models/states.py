@@ -69,13 +69,15 @@ def capture(
     parts: Iterable[Part] = (),
     batch_tokens: int = BATCH_TOKENS,
     skip_batches: int = 0,
+    share: tuple[int, int] = (0, 1),
     dtype: torch.dtype = torch.float32,
     device: str | torch.device | None = None,
 ) -> Iterator[States]:
     """Run a live model over passes and yield the states at their positions, batch by batch.
 
     layers: which of 0 … L (default all); parts: which sub-modules besides; skip_batches: that many
-    first batches are not run (batches are always the same for the same passes). Rows come in
+    first batches are not run (batches are always the same for the same passes); share (r, n): of
+    every n batches only number r, so that n processes together run what one would. Rows come in
     `dtype` on `device` (the model's unless given), in the order in which they were run: `lines`
     and `positions` say which is which. The module runs in eval mode and gets its own mode back.
     Raises StateError, naming layer and line, where a taken row holds NaN or infinity.
@@ -86,7 +88,8 @@ def capture(
             raise ModelError(f"there is no state {l}: states are 0 to {running.n_layers}.")
     where = torch.device(device) if device is not None else running.model.device
     with _eval_mode(running.module), _Recorder(running, set(wanted), tuple(parts)) as recorder:
-        for batch in islice(batches(passes, batch_tokens), skip_batches, None):
+        every = batches(passes, batch_tokens, _longest_mixed(running))
+        for batch in islice(every, share[0] + skip_batches * share[1], None, share[1]):
             recorder.run(batch)
             yield recorder.taken(batch, dtype, where)
 
@@ -116,22 +119,53 @@ def _order(passes: Sequence[Passage], lines: Tensor, positions: Tensor) -> Tenso
     return torch.tensor([found[p.line, at] for p in passes for at in p.keep])
 
 
-def batches(passes: Sequence[Passage], batch_tokens: int = BATCH_TOKENS) -> Iterator[list[Passage]]:
+def batches(
+    passes: Sequence[Passage], batch_tokens: int = BATCH_TOKENS, longest_mixed: int | None = None
+) -> Iterator[list[Passage]]:
     """Passes of similar length together, at most `batch_tokens` ids a batch with the padding.
 
-    The order of batches is shuffled (always the same way), so that what has been seen at any time
-    is of all lengths.
+    longest_mixed: passes of more ids run with others of exactly their length only. The order of
+    batches is shuffled (always the same way), so that what has been seen at any time is of all
+    lengths.
     """
     average = max(1, sum(len(p.ids) for p in passes) // max(1, len(passes)))
     window = max(1, WINDOW * batch_tokens // average)
     for start in range(0, len(passes), window):
         found: list[list[Passage]] = []
         for one in sorted(passes[start : start + window], key=lambda p: -len(p.ids)):
-            if not found or len(found[-1][0].ids) * (len(found[-1]) + 1) > batch_tokens:
+            if not found or not _fits(one, found[-1], batch_tokens, longest_mixed):
                 found.append([])
             found[-1].append(one)
         random.Random(start).shuffle(found)
         yield from found
+
+
+def _fits(one: Passage, batch: list[Passage], batch_tokens: int, longest_mixed: int | None) -> bool:
+    """Whether a pass may join a batch of passes that are no shorter."""
+    longest = len(batch[0].ids)
+    if longest_mixed is not None and longest > longest_mixed and len(one.ids) != longest:
+        return False
+    return longest * (len(batch) + 1) <= batch_tokens
+
+
+def _longest_mixed(running: Running) -> int | None:
+    """The longest pass that is computed alike beside shorter ones; None where all are.
+
+    Dynamic and long rotary scaling turn a whole batch by the length of its longest text.
+    """
+    rope = getattr(running.text_config, "rope_parameters", None) or {}
+    if rope.get("rope_type") not in ("dynamic", "longrope"):
+        return None
+    trained = rope.get("original_max_position_embeddings")
+    return int(trained or running.text_config.max_position_embeddings)
+
+
+def _forget_lengths(base: nn.Module) -> None:
+    """Undo what dynamic rotary scaling keeps of the longest text so far."""
+    for module in base.modules():
+        if getattr(module, "rope_type", None) == "dynamic":
+            module.max_seq_len_cached = module.original_max_seq_len
+            module.inv_freq.copy_(module.original_inv_freq)  # type: ignore[operator]
 
 
 def padded(batch: Sequence[Passage], pad: int) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"]]:
@@ -173,8 +207,12 @@ class _Recorder:
         self._stack = ExitStack()
 
     def __enter__(self) -> "_Recorder":
-        for handle in self._hooks():
-            self._stack.callback(handle.remove)
+        try:
+            for handle in self._hooks():
+                self._stack.callback(handle.remove)
+        except BaseException:
+            self._stack.close()
+            raise
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -190,6 +228,7 @@ class _Recorder:
         cache = {"use_cache": False} if self.running.model.family.causal else {}
         try:
             with torch.no_grad():
+                _forget_lengths(self.running.base)
                 self.running.base(input_ids=ids.to(device), attention_mask=mask.to(device), **cache)
         except EmbspaceError:
             raise
@@ -202,7 +241,10 @@ class _Recorder:
         lines = torch.tensor([p.line for p in batch for _ in p.keep])
         tokens = torch.tensor([p.ids[at] for p in batch for at in p.keep])
         for l in sorted(self.kept):
-            _check_finite(self.kept[l], l, lines)
+            _check_finite(self.kept[l], f"state {l}", lines)
+        for (layer, part), ends in sorted(self.ends.items()):
+            for x in ends:
+                _check_finite(x, f"{part} of block {layer}", lines)
         layers = {l: x.to(device, dtype) for l, x in sorted(self.kept.items())}
         parts: Any = {
             key: tuple(x.to(device, dtype) for x in ends)
@@ -267,6 +309,8 @@ class _Recorder:
 def part_ends(running: Running, layer: int, part: Part) -> Iterator[tuple[nn.Module, str]]:
     """The modules whose input and whose output are those of a sub-module, if the block has it."""
     first, last = (running.part(layer, name) for name in _ends(running.model, layer, part))
+    if not has_part(running.model, layer, part):  # an empty place of a norm
+        return
     if first is not None and last is not None:
         yield first, "in"
         yield last, "out"
@@ -274,11 +318,12 @@ def part_ends(running: Running, layer: int, part: Part) -> Iterator[tuple[nn.Mod
 
 def has_part(model: Model, layer: int, part: Part) -> bool:
     """Whether a block has such a sub-module: told from the checkpoint, without a live model."""
-    if part in ("attn", "ff"):
-        return True
-    return (
-        spell(_ends(model, layer, part)[0], model.layout.block(layer), model.checkpoint) is not None
-    )
+    name = _ends(model, layer, part)[0]
+    if part in ("attn", "ff") or name is None:
+        return name is not None
+    blocks = (model.layout.block(l) for l in (layer, 0, model.n_layers - 1))
+    here, *elsewhere = (spell(name, block, model.checkpoint) is not None for block in blocks)
+    return here or not any(elsewhere)  # in no block: norms that have no gain to store
 
 
 def _ends(model: Model, layer: int, part: Part) -> tuple[str | None, str | None]:
@@ -302,7 +347,7 @@ def _tensor(output: Any) -> Tensor:
     return output[0] if isinstance(output, tuple | list) else output
 
 
-def _check_finite(x: Tensor, layer: int, lines: Tensor) -> None:
+def _check_finite(x: Tensor, what: str, lines: Tensor) -> None:
     if bool(torch.isfinite(x).all()):
         return
     bad = ~torch.isfinite(x).all(dim=1)
@@ -310,7 +355,7 @@ def _check_finite(x: Tensor, layer: int, lines: Tensor) -> None:
     finite = x[torch.isfinite(x)]
     largest = float(finite.abs().max()) if finite.numel() else float("nan")
     raise StateError(
-        f"state {layer} of line {line + 1} holds NaN or infinity (largest finite value "
+        f"{what} of line {line + 1} holds NaN or infinity (largest finite value "
         f"{largest:.3g}, computed in {str(x.dtype).removeprefix('torch.')}): nothing was kept; "
         "run in float32 (--run-dtype float32), or leave that line out."
     )
