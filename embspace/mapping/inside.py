@@ -37,9 +37,7 @@ def inside(model: "Model", states: States, layer: int) -> Float[Tensor, "n d"]:
     return x
 
 
-def passed_on(
-    model: "Model", states: States, layer: int, submodules: Maps
-) -> Float[Tensor, "n d"]:
+def passed_on(model: "Model", states: States, layer: int, submodules: Maps) -> Float[Tensor, "n d"]:
     """State layer + 1 as the block's linear feed-forward map would make it from the stream inside.
 
     m + post(ff.in A), with A the sub-module's map; then the norm of post-norm blocks.

@@ -290,7 +290,7 @@ def _grid(names: list[str], below: Reading | None, last: Reading | None, final: 
     for name, tensors in parts.items():
         if below is not None:
             flat = getattr(below, name)
-            tensors.append(flat.reshape(len(names), -1, *flat.shape[1:]))
+            tensors.append(flat.reshape(len(names), len(flat) // len(names), *flat.shape[1:]))
         if last is not None:
             tensors.append(getattr(last, name)[None])
     if last is not None:

@@ -147,7 +147,7 @@ class _Map:
         """Keep what is best so far; an epoch that made it worse is the last one."""
         if not self.kl or kl < min(self.kl):
             self.best = (self.D.detach().clone(), self.c.detach().clone())
-        elif self.kl:
+        else:
             self.done = True
         self.kl.append(kl)
 
@@ -215,7 +215,7 @@ class _Refining:
         for m in moving.values():
             m.optimiser.zero_grad()
         for part in rows.split(self.step):
-            log_p, p = self._target(part)
+            _, p = self._target(part)
             for l, m in moving.items():
                 z = self.head(m(self.states.layers[l][part]))
                 # d KL / d z = q − p: the softmax's own graph is not kept

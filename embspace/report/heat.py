@@ -59,6 +59,11 @@ def level(heat: HeatMap, value: float) -> int:
     return 9 if high <= low else min(9, int(10 * (value - low) / (high - low)))
 
 
+def shade_of(p: float) -> tuple[str, str]:
+    """Paper and ink of a probability, ten even steps."""
+    return SHADES[min(9, int(10 * p))]
+
+
 def scale(heat: HeatMap) -> str:
     """What the digits stand for."""
     if not _numbers(heat):

@@ -3,8 +3,8 @@
 from html import escape
 from typing import Any
 
-from .heat import SHADES, level, scale
-from .view import Column, HeatMap, View
+from .heat import SHADES, level, scale, shade_of
+from .view import Column, HeatMap, TokenGrid, View
 from .views import sheet
 
 CSS = """
@@ -24,19 +24,31 @@ CSS = """
 .embspace .bad { color: #cf3b3b; }
 .embspace .map { display: inline-table; margin-right: 2em; }
 .embspace .map td { padding: .1em .4em; text-align: center; }
+.embspace .tokens caption { font-style: italic; }
+.embspace .tokens td { padding: .1em .4em; font-family: ui-monospace, monospace;
+  white-space: pre; max-width: 9em; overflow: hidden; text-overflow: ellipsis; }
+.embspace .tokens th { padding: .1em .4em; white-space: pre; }
+.embspace .tokens th.masked { opacity: 1; outline: 1px solid currentColor; }
+.embspace .tokens .settled { font-weight: 700; }
+.embspace .scroll { overflow-x: auto; }
 .embspace .map .marked { outline: 2px solid currentColor; outline-offset: -3px; font-weight: 700; }
 """
 
 
 def as_html(result: Any) -> str:
     """A result as one HTML fragment with its own style, readable on light and dark pages."""
+    return f'<div class="embspace"><style>{CSS}</style>{fragment(result)}</div>'
+
+
+def fragment(result: Any) -> str:
+    """The same without the style, for a page that brings it once."""
     page = sheet(result)
     about = f'<div class="about">{escape(page.about)}</div>' if page.about else ""
     tables = "".join(_table(view) for view in page.views)
     notes = "".join(f'<div class="note">{escape(note)}</div>' for note in page.notes)
     maps = "".join(f"<div>{''.join(map(_map, family))}</div>" for family in page.maps)
     title = f'<div class="title">{escape(page.title)}</div>'
-    return f'<div class="embspace"><style>{CSS}</style>{title}{about}{tables}{maps}{notes}</div>'
+    return f"{title}{about}{tables}{maps}{notes}"
 
 
 def _table(view: View) -> str:
@@ -56,6 +68,39 @@ def _map(heat: HeatMap) -> str:
         for n, row in enumerate(heat.values)
     )
     return f'<table class="map">{caption}<tr>{corner}{head}</tr>{body}</table>'
+
+
+def grid_table(grid: TokenGrid, name: str = "") -> str:
+    """A grid of tokens as a table; what hovers over a cell is its title, or found by `name`."""
+    head = "".join(_grid_head(grid, n) for n in range(len(grid.heads)))
+    numbers = "".join(f"<th>{n}</th>" for n in grid.numbers)
+    body = "".join(_grid_row(grid, r, name) for r in range(len(grid.rows)))
+    foot = "".join(f"<td>{escape(text)}</td>" for text in grid.foot)
+    return (
+        f'<div class="scroll"><table class="tokens"><caption>{escape(grid.title)}</caption>'
+        f"<thead><tr><th></th>{numbers}</tr><tr><th>layer</th>{head}</tr></thead><tbody>{body}"
+        f"</tbody><tfoot><tr><th>{escape(grid.foot_name)}</th>{foot}</tr></tfoot></table></div>"
+    )
+
+
+def _grid_head(grid: TokenGrid, at: int) -> str:
+    mark = ' class="masked"' if at in grid.marked else ""
+    return f"<th{mark}><bdi>{escape(grid.heads[at])}</bdi></th>"
+
+
+def _grid_row(grid: TokenGrid, r: int, name: str) -> str:
+    cells = []
+    for at, (token, p, settled) in enumerate(grid.cells[r]):
+        paper, ink = shade_of(p)
+        mark = ' class="settled"' if settled else ""
+        more = (
+            f' data-grid="{escape(name)}" data-row="{r}" data-at="{at}" tabindex="0"'
+            if name
+            else f' title="{escape(grid.hover[r][at])}"'
+        )
+        style = f"background:{paper};color:{ink}"
+        cells.append(f'<td{mark}{more} style="{style}"><bdi>{escape(token)}</bdi></td>')
+    return f"<tr><th>{escape(grid.rows[r])}</th>{''.join(cells)}</tr>"
 
 
 def _shade(heat: HeatMap, row: int, column: int) -> str:

@@ -10,6 +10,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from .grids import beside
 from .heat import flowing
 from .long import MANY_ROWS, long_table
 from .style import STYLES, label_text, words
@@ -43,6 +44,8 @@ class SheetView:
         if sheet.maps:
             yield Text()
             yield from flowing(sheet.maps, options)
+        if sheet.grids:
+            yield from beside(sheet.grids, console, options)
         if sheet.notes:
             yield Text()
         yield from (words(note, "dim", encoding) for note in sheet.notes)

@@ -66,10 +66,31 @@ class HeatMap:
 
 
 @dataclass(frozen=True)
+class TokenGrid:
+    """Tokens by layer (down) and position (across), each shaded by its probability.
+
+    heads: the input token of each column, `marked` those that are masked; cells: rows × columns of
+    (token, probability, whether it is the final answer for good); foot: a last line of words;
+    hover: what a page shows of each cell.
+    """
+
+    title: str
+    rows: tuple[str, ...]
+    heads: tuple[str, ...]
+    numbers: tuple[int, ...]
+    marked: frozenset[int]
+    cells: tuple[tuple[tuple[str, float, bool], ...], ...]
+    foot: tuple[str, ...]
+    foot_name: str
+    hover: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
 class Sheet:
     """All of a result: what it is of, how it was made, its tables, what a reader must know.
 
-    Heat maps stand below the tables, those of a family beside each other where there is room.
+    Heat maps stand below the tables, those of a family beside each other where there is room;
+    grids of tokens below those.
     """
 
     title: str
@@ -77,6 +98,7 @@ class Sheet:
     views: tuple[View, ...]
     notes: tuple[str, ...] = ()
     maps: tuple[tuple[HeatMap, ...], ...] = ()
+    grids: tuple[TokenGrid, ...] = ()
 
 
 def numbers(values: Sequence[Any], digits: int = 4) -> list[str]:

@@ -40,10 +40,13 @@ SHEETS: dict[str, str] = {
     "StateAlignment": "state_alignment",
     "Certificate": "certificate",
     "PairSimilarity": "evidence",
+    "Reproduction": "reproduction",
     "InverseCheck": "evidence",
     "Concept": "evidence",
     "StateOverlap": "evidence",
     "Trust": "evidence",
+    "Lens": "lens",
+    "LensComparison": "lens",
 }
 
 

@@ -1,0 +1,81 @@
+"""Greedy steps of a live model with its key/value cache: the states behind each new token."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from inspect import signature
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ..errors import EmbspaceError, ModelError
+from .messages import first_line
+from .running import Running
+
+States = dict[int, Float[Tensor, "1 d"]]
+
+
+def steps(
+    running: Running, ids: Sequence[int], n: int, choose: Callable[[Tensor], int]
+) -> Iterator[tuple[States, int]]:
+    """States 0 … L of the last position and the token chosen from state L, n times.
+
+    The prompt is read once; then each chosen token alone, beside cached keys and values.
+    choose: state L (1 × d) -> id of the next token. Raises ModelError where the model can't run.
+    """
+    kept: States = {}
+    with ExitStack() as stack, torch.no_grad():
+        for handle in _hooks(running, kept):
+            stack.callback(handle.remove)
+        cache, new = None, list(ids)
+        for _ in range(n):
+            cache = _forward(running, new, cache)
+            token = choose(kept[running.n_layers])
+            yield dict(kept), token
+            new = [token]
+
+
+def _forward(running: Running, ids: list[int], cache: Any) -> Any:
+    device = running.base.get_input_embeddings().weight.device
+    try:
+        out = running.base(
+            input_ids=torch.tensor([ids], device=device),
+            use_cache=True,
+            **({} if cache is None else {_cache_name(running.base): cache}),
+        )
+    except EmbspaceError:
+        raise
+    except Exception as error:
+        name = type(running.module).__name__
+        raise ModelError(f"the live {name} cannot be run: {first_line(error)}.") from error
+    cache = getattr(out, "cache", None) or getattr(out, "past_key_values", None)
+    if cache is None:
+        raise ModelError(f"the live {type(running.module).__name__} keeps no keys and values.")
+    return cache
+
+
+def _cache_name(base: nn.Module) -> str:
+    """What this version of transformers calls the cached keys and values."""
+    return "cache" if "cache" in signature(base.forward).parameters else "past_key_values"
+
+
+def _hooks(running: Running, kept: States) -> Iterator[Any]:
+    """State l of the last position is kept as `kept[l]`."""
+
+    def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        kept[0] = _last(args[0] if args else kwargs["hidden_states"])
+
+    def after(layer: int) -> Callable[..., None]:
+        def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            kept[layer + 1] = _last(output[0] if isinstance(output, tuple | list) else output)
+
+        return hook
+
+    yield running.block(0).register_forward_pre_hook(before, with_kwargs=True)
+    for layer in range(running.n_layers):
+        yield running.block(layer).register_forward_hook(after(layer))
+
+
+def _last(x: Tensor) -> Float[Tensor, "1 d"]:
+    return x.reshape(-1, x.shape[-1])[-1:].detach()
