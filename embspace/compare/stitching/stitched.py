@@ -130,8 +130,8 @@ def stitched(
     shared = shared_tokens(a.vocabulary, b.vocabulary)
     matrix = kernel(a.vocabulary, b.vocabulary, shared, kind).matrix
     n = head.n_blocks if n_transplanted is None else n_transplanted
-    running = (run(model, attention="fast") for model in (a, b))
-    return Stitched(*running, matrix, n_kept=n_kept, n_transplanted=n, head=head)
+    first, last = (run(model, attention="fast") for model in (a, b))
+    return Stitched(first, last, matrix, n_kept=n_kept, n_transplanted=n, head=head)
 
 
 def load_stitched(folder: str | Path, *, device: str = "cpu") -> Stitched:

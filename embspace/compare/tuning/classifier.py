@@ -61,8 +61,8 @@ def read_head(model: "Model") -> Head:
             "make one with  embspace finetune."
         )
     record = read_json_file(path)
-    labels = record.get("labels") if isinstance(record, dict) else None
-    if not _are_labels(labels) or record.get("kind", KIND) != KIND:
+    labels = _labels(record)
+    if not labels or record.get("kind", KIND) != KIND:
         raise ModelError(f"{path} describes no classifier of the kind that is read here.")
     if not _is_count(record.get("blocks_trained"), model.n_layers):
         raise ModelError(f"{path} does not say how many of {model.n_layers} blocks were trained.")
@@ -71,16 +71,15 @@ def read_head(model: "Model") -> Head:
         found = model.checkpoint.shape(name) if name in model.checkpoint else None
         if found != wanted:
             raise ModelError(f"{model.folder}: {name} is {found}, expected {wanted}.")
-    return Head(model.weight(WEIGHT), model.weight(BIAS), tuple(labels), record)
+    return Head(model.weight(WEIGHT), model.weight(BIAS), labels, record)
 
 
-def _are_labels(labels: Any) -> bool:
-    return (
-        isinstance(labels, list)
-        and len(labels) >= 2
-        and all(isinstance(label, str) for label in labels)
-        and len(set(labels)) == len(labels)
-    )
+def _labels(record: Any) -> tuple[str, ...]:
+    """Two or more different names; none where the record has not these."""
+    found = record.get("labels") if isinstance(record, dict) else None
+    if not isinstance(found, list) or not all(isinstance(label, str) for label in found):
+        return ()
+    return tuple(found) if len(found) >= 2 and len(set(found)) == len(found) else ()
 
 
 def _is_count(n: Any, most: int) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from ...cache import read_json
+from ...cache import read_json, unfinished
 from ...errors import EmbspaceError
 from ...models.corpus import mark_of
 from ...models.messages import first_line
@@ -116,7 +116,7 @@ def _copy_tokenizer(source: Path, target: Path) -> None:
 @contextmanager
 def whole(target: Path) -> Iterator[Path]:
     """A place beside a file or folder, which is moved there at the end."""
-    home = Path(tempfile.mkdtemp(prefix=".embspace-", dir=target.parent))
+    home = Path(tempfile.mkdtemp(prefix=unfinished(target.parent), dir=target.parent))
     try:
         yield home / target.name
         os.replace(home / target.name, target)
