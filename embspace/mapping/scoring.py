@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..checking import indices
-from ..errors import TextError
+from ..errors import MapsError, TextError
 from ..models.corpus import Corpus, default_corpus, mark_of, read_corpus
 from ..models.passages import Passages, passages
 from ..models.running import run
@@ -132,6 +132,8 @@ def score(
         known = True
     else:
         maps = maps.require(model) if isinstance(maps, Maps) else read_maps(maps, model)
+        if any(not pair.source.isdigit() for pair in maps.pairs):
+            raise MapsError("these maps are of sub-modules, not of states: see `submodules`.")
         chosen, notes = _unseen(corpus, maps, lines)
         known = False
     taken = passages(model, corpus, lines=chosen, **taking)
@@ -161,6 +163,7 @@ def _unseen(
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Lines to score with given maps; those the maps were fitted on are left out or named."""
     fitted = set(maps.about.get("marks") or ())
+    unknown = () if fitted else ("It is not recorded which lines the maps were fitted on.",)
     if lines is not None:
         chosen = tuple(lines)
         for i in indices(chosen, len(corpus), "line", error=TextError):
@@ -169,13 +172,13 @@ def _unseen(
         said = (
             f"{again} of the {len(chosen)} lines were also fitted: their scores are not held out."
         )
-        return chosen, ((said,) if again else ())
+        return chosen, ((said,) if again else unknown)
     kept = tuple(i for i, line in enumerate(corpus.lines) if mark_of(line) not in fitted)
     if not kept:
         raise TextError(f"the maps were fitted on every line of {corpus.source}: give other text.")
     left_out = len(corpus) - len(kept)
     said = f"{left_out} lines that the maps were fitted on were left out."
-    return kept, ((said,) if left_out else ())
+    return kept, ((said,) if left_out else unknown)
 
 
 class _Scoring:
@@ -189,7 +192,10 @@ class _Scoring:
         self.sums = Sums(_plan_of(maps), model.d, device=model.device) if need_r2 else None
         every = [l for l in range(final) if (l, final) in maps]
         asked = every if layers is None else indices(layers, final + 1, "layer")
-        self.layers = [l for l in asked if l in every or l == final]
+        without = [l for l in asked if l not in every and l != final]
+        if without:
+            raise MapsError(f"no map of layer {without[0]} to the last state was fitted.")
+        self.layers = asked
         self.reason = why_no_head(model)
         lenses = {maps.kind: through(maps), "id": identity}
         self.comparison = None if self.reason else Comparison(model, lenses, self.layers)
