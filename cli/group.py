@@ -15,9 +15,9 @@ from .guard import PipeClosedError, guarded, open_missing_streams
 from .options import CONTEXT, debug_option
 
 COMMANDS = (
-    *("heads", "ff", "token", "vectors", "evidence", "align"),
+    *("heads", "ff", "token", "vectors", "lens", "evidence", "align"),
     *("stitch", "finetune", "diff"),
-    *("fit", "score", "transfer", "submodules", "maps", "check", "models"),
+    *("fit", "score", "transfer", "submodules", "maps", "reproduce", "check", "models"),
 )
 
 

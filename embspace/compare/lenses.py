@@ -102,6 +102,7 @@ def compare_lenses(
     *,
     lines: Iterable[int] | None = None,
     layers: Sequence[int] | None = None,
+    rows: int | None = None,
     column: str | None = None,
     run_dtype: str = "float32",
     progress: Progress | None = None,
@@ -111,7 +112,8 @@ def compare_lenses(
 
     lenses: "id", "mat", "affine", "refined" (fitted now on three quarters of the text), files or
     Maps. lines: which to score; by default up to 1,000 of the held-out quarter. Lines that any of
-    the lenses was fitted on are never scored. layers: 0 … L-1 unless given. taking: positions,
+    the lenses was fitted on are never scored. layers: 0 … L-1 unless given.
+    rows: fit on so many lines at most. taking: positions,
     max_tokens, special, skip_first, seed. Intervals: bootstrap over texts.
     Raises TextError, MapsError, ModelError.
     """
@@ -119,9 +121,11 @@ def compare_lenses(
     seed = taking.get("seed", 0)
     asked = None if lines is None else tuple(lines)
     split = split_lines(corpus, score=asked, seed=seed)
-    how = {"run_dtype": run_dtype, **taking}
-    fit_on = {"lines": split.fit, "held_out": split.score, **how}
-    found, notes = named_maps(model, lenses, corpus, progress=progress, **fit_on)
+    how: dict[str, Any] = {"rows": rows} if rows else {}
+    how |= {} if run_dtype == "float32" else {"run_dtype": run_dtype}
+    how |= {} if asked is None else {"lines": split.fit, "held_out": split.score}
+    # without given lines `fit` draws the same split, so that remembered maps are found again
+    found, notes = named_maps(model, lenses, corpus, progress=progress, **how, **taking)
     chosen = _unseen(corpus, split.score, found.values())
     taken = passages(model, corpus, lines=chosen if asked else chosen[:MOST_ROWS], **taking)
     work = _Comparing(model, found, layers, corpus, taken)

@@ -1,4 +1,4 @@
-"""A prompt through the lens: every layer of one forward pass, decoded at every position. [DIN] §4"""
+"""A prompt through the lens: each layer of one forward pass, decoded at each position. [DIN] §4"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,12 +4,13 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..cache import cache_folder
+from ..cache import cache_folder, read_json, write_atomically
 from ..errors import EmbspaceError, MapsError
 from ..models.corpus import Corpus, default_corpus, read_corpus
 from .cached import ENDING, fitted
@@ -72,33 +73,53 @@ def fitted_now(
     start = time.monotonic()
     base = "mat" if kind == "refined" else kind
     maps, known = fitted(model, corpus, kind=base, progress=progress, **options)
-    if not known:
-        maps = replace(maps, about={**maps.about, "seconds": round(time.monotonic() - start, 2)})
+    maps = _timed(maps, None if known else time.monotonic() - start)
     if kind == "refined":
+        start, before = time.monotonic(), maps.about["seconds"]
         maps, known = _refined(model, maps, corpus, progress)
-    took = maps.about.get("seconds")
-    how = "remembered from an earlier run" if known else f"fitted now in {took} s"
+        took = time.monotonic() - start + before if not known and before is not None else None
+        maps = _timed(maps, took)
+    seconds = maps.about["seconds"]
+    how = "remembered from an earlier run"
+    if not known:
+        how = "fitted now" + ("" if seconds is None else f" in {seconds:.1f} s")
     return maps, f"{kind}: {how}, on {maps.about['rows']} rows of {corpus.source}."
+
+
+def _timed(maps: Maps, seconds: float | None) -> Maps:
+    """The same maps with the seconds of their fit in the record: measured now, or noted before.
+
+    Kept beside the maps and not in their file, of which the same seed gives the same bytes.
+    """
+    path = cache_folder("seconds") / f"{_digest(maps)}.json"
+    if seconds is None:
+        noted = read_json(path)
+        seconds = float(noted) if isinstance(noted, int | float) else None
+    else:
+        with suppress(EmbspaceError):  # a read-only cache
+            write_atomically(path, json.dumps(seconds), make_folder=True)
+    return replace(maps, about={**maps.about, "seconds": seconds})
+
+
+def _digest(maps: Maps) -> str:
+    said = {k: v for k, v in maps.about.items() if k != "seconds"} | {"by": __version__}
+    return hashlib.sha256(json.dumps(said, default=str, sort_keys=True).encode()).hexdigest()[:24]
 
 
 def _refined(
     model: "Model", maps: Maps, corpus: Corpus, progress: Progress | None
 ) -> tuple[Maps, bool]:
     """The refined maps, remembered by what they were refined from."""
-    said = {k: v for k, v in maps.about.items() if k != "seconds"} | {"refined by": __version__}
-    digest = hashlib.sha256(json.dumps(said, default=str, sort_keys=True).encode()).hexdigest()[:24]
-    path = cache_folder("maps") / f"{digest}-refined{ENDING}"
+    path = cache_folder("maps") / f"{_digest(maps)}-refined{ENDING}"
     if path.is_file():
         try:
             return Maps.load(path, model), True
         except EmbspaceError:  # damaged: refine again
             path.unlink(missing_ok=True)
     found = refine(model, maps, corpus, progress=progress)
-    try:
+    with suppress(EmbspaceError, OSError):  # a read-only or full cache
         path.parent.mkdir(parents=True, exist_ok=True)
         found.save(path)
-    except (EmbspaceError, OSError):  # a read-only or full cache
-        pass
     return found, False
 
 

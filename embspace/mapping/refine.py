@@ -7,7 +7,6 @@ the very rows that map was fitted on, those of a tenth of their texts kept apart
 """
 
 import random
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -62,15 +61,13 @@ def refine(
     Result: kind "refined", `about["kl"]` = {layer: [KL of the start, KL kept]} in nats.
     Raises MapsError, TextError, ResourceError, ModelError.
     """
-    start = time.monotonic()
     maps.require(model)
     corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
     wanted = _wanted(maps, layers)
     states = _states(model, maps, corpus, wanted, run_dtype, progress)
     work = _Refining(model, maps, states, wanted, positive(batch, "batch"), rate, seed)
     work.run(positive(epochs, "epochs"), progress)
-    seconds = time.monotonic() - start + float(maps.about.get("seconds") or 0)
-    return work.result(seconds)
+    return work.result()
 
 
 def _wanted(maps: Maps, layers: Iterable[int] | None) -> list[int]:
@@ -244,7 +241,7 @@ class _Refining:
             log_p = self.head(self.final[part]).log_softmax(-1)
         return log_p, log_p.exp()
 
-    def result(self, seconds: float) -> Maps:
+    def result(self) -> Maps:
         """The best of each layer, with what changed in the record."""
         n = self.model.n_layers
         tensors: dict[str, Tensor] = {}
@@ -268,7 +265,6 @@ class _Refining:
                 "rows_apart": len(self.apart),
             },
             "kl": {str(l): [m.kl[0], min(m.kl)] for l, m in self.maps.items()},
-            "seconds": round(seconds, 2),
         }
         return Maps(about, pairs, tensors)
 

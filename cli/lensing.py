@@ -1,0 +1,138 @@
+"""The work behind `embspace lens`."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .opening import Opening
+from .output import Output
+from .terminal import say
+from .texts import Followed
+
+OF_PROMPT = {
+    "prompt": "PROMPT",
+    "positions": "--positions",
+    "top": "--top",
+    "track": "--track",
+    "generate": "--generate",
+    "inside": "--inside",
+    "html": "--html",
+}
+
+
+def look_at_prompt(
+    opening: Opening,
+    output: Output,
+    *,
+    prompt: str | None,
+    maps: tuple[str, ...],
+    top: int | None,
+    no_special: bool,
+    rows: int | None,
+    column: str | None,
+    text: str | None,
+    seed: int,
+    html: str | None,
+    plot: str | None,
+    **how: Any,
+) -> None:
+    """Grids of a prompt; files of them where asked for."""
+    from embspace.cache import write_atomically
+    from embspace.mapping.lensing import TOP, lens
+
+    if how["generate"] and (how["positions"] is not None or how["inside"]):
+        raise click.UsageError("--generate takes none of --positions and --inside.")
+    page = None if html is None else _page(html)
+    model = opening.open()
+    fitting: dict[str, Any] = {"seed": seed} | ({"rows": rows} if rows else {})
+    if maps != ("id",):
+        fitting["text"] = _corpus(model, text, column, maps)
+    with Followed() as bar:
+        result = lens(
+            model,
+            prompt,
+            maps or None,
+            k=top or TOP,
+            generate=how.pop("generate") or 0,
+            special=not no_special,
+            progress=bar,
+            **how,
+            **fitting,
+        )
+    output.one(result)
+    if page:
+        from embspace.report.lens_page import lens_page
+
+        write_atomically(page, lens_page(result))
+        say(f"wrote {page}")
+    if plot:
+        from embspace.report.plots.lens import plot_lens
+
+        plot_lens(result, plot)
+        say(f"wrote {plot}")
+
+
+def compare_on_text(
+    opening: Opening,
+    output: Output,
+    *,
+    maps: tuple[str, ...],
+    layers: list[int] | None,
+    text: str | None,
+    column: str | None,
+    rows: int | None,
+    seed: int,
+    no_special: bool,
+    plot: str | None,
+    **of_prompt: Any,
+) -> None:
+    """Lenses on the same held-out positions."""
+    from embspace.compare.lenses import DEFAULT, compare_lenses
+    from embspace.models.corpus import default_corpus, read_corpus
+
+    wrong = [OF_PROMPT[name] for name, value in of_prompt.items() if value]
+    if wrong:
+        raise click.UsageError(f"--compare takes no {' and no '.join(wrong)}.")
+    model = opening.open()
+    corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
+    with Followed() as bar:
+        result = compare_lenses(
+            model,
+            maps or DEFAULT,
+            corpus,
+            layers=layers,
+            rows=rows,
+            progress=bar,
+            seed=seed,
+            **({"special": False} if no_special else {}),
+        )
+    output.one(result)
+    if plot:
+        from embspace.report.plots.lens import plot_lenses
+
+        plot_lenses(result, plot)
+        say(f"wrote {plot}")
+
+
+def _corpus(model: Any, text: str | None, column: str | None, maps: tuple[str, ...]) -> Any:
+    """The text that maps are fitted on; none where only files are given."""
+    from embspace.mapping.ready import FITTED
+    from embspace.models.corpus import default_corpus, read_corpus
+
+    if text is not None:
+        return read_corpus(text, column=column)
+    if maps and not any(name in FITTED for name in maps):
+        return None
+    say("maps that are not remembered are fitted on the spot; --map id needs none")
+    return default_corpus(model)
+
+
+def _page(html: str) -> Path:
+    """Refuse a page that could not be written before the work starts, not after."""
+    from embspace.errors import EmbspaceError
+
+    path = Path(html).expanduser()
+    if path.is_dir() or not path.parent.is_dir():
+        raise EmbspaceError(f"{html} cannot be written: give --html the name of a file.")
+    return path
