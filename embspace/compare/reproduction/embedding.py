@@ -1,0 +1,229 @@
+"""The measurements of "Analyzing Transformers in Embedding Space", as they apply. [DAR]"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...mapping.fitting import Progress
+from ...models.corpus import Corpus
+from ...projection.inverse import KEPT, InverseCheck, inverse_check
+from ...projection.similar import pair_similarity
+from ...results import Result
+from ..alignment import align
+from ..difference.changes import diff
+from ..difference.result import Difference
+from ..hidden import hidden_states
+from ..overlap import Against, state_overlap
+from ..stitching.result import Stitching
+from ..stitching.sweep import stitch
+from ..tuning.labelled import read_test
+from .steps import Derive, Step, nothing
+
+if TYPE_CHECKING:
+    from ...models.model import Model
+
+KEPT_AT = 1000  # the k at which the paper gives its numbers
+NO_FORWARD = "it runs the model, and only the weights were to be read"
+
+
+@dataclass(frozen=True)
+class Cast:
+    """The models that take part; None where a part is not filled.
+
+    model: read on its own; pair: two training runs of one vocabulary, aligned; tuned: a classifier
+    made of `model`; kept: the pretrained model whose first blocks are stitched onto it; data: the
+    labelled texts; text: sentences to run on (None: only weights are read).
+    """
+
+    model: "Model"
+    text: Corpus | None
+    pair: "tuple[Model, Model] | None" = None
+    tuned: "Model | None" = None
+    kept: "Model | None" = None
+    data: str | None = None
+
+    def members(self) -> "dict[str, Model]":
+        """Role -> model, of the parts that are filled."""
+        a, b = self.pair or (None, None)
+        every = {
+            "model": self.model,
+            "aligned, A": a,
+            "aligned, B": b,
+            "fine-tuned": self.tuned,
+            "stitched, A": self.kept,
+        }
+        return {role: model for role, model in every.items() if model is not None}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured."""
+
+    pairs: int | None
+    vectors: int
+    texts: int
+    stitched_texts: int
+    turns: int
+
+    @classmethod
+    def of(cls, quick: bool) -> "Sizes":
+        """Few for a first look; else those of the commands themselves."""
+        return cls(200, 100, 60, 100, 39) if quick else cls(1000, 300, 300, 400, 99)
+
+
+def embedding_steps(cast: Cast, *, quick: bool = False, seed: int = 0) -> list[Step]:
+    """Pairs, states, logits, differences, alignment, stitching, inverses; those that apply."""
+    sizes = Sizes.of(quick)
+    every = (_pairs, _states, _logits, _diff, _align, _stitch, _inverse)
+    return [build(cast, sizes, seed) for build in every]
+
+
+def _step(
+    name: str,
+    title: str,
+    place: str,
+    work: Callable[[], Result],
+    settings: dict[str, Any],
+    derive: Derive = nothing,
+    why_not: str = "",
+) -> Step:
+    def done(progress: Progress | None) -> Result:
+        return work()
+
+    decided = {key: _named(value) for key, value in settings.items()}
+    return Step(name, title, place, done, decided, derive, why_not)
+
+
+def _named(value: Any) -> Any:
+    """A model by its weights, a text by its content."""
+    if isinstance(value, Corpus):
+        return value.digest
+    if hasattr(value, "provenance"):
+        return [value.provenance["model_hash"], str(value.dtype)]
+    return value
+
+
+def _pairs(cast: Cast, sizes: Sizes, seed: int) -> Step:
+    return _step(
+        "pairs",
+        "Matching vectors against shuffled ones",
+        "§4.1, App. B, Fig. 6",
+        lambda: pair_similarity(cast.model, sample=sizes.pairs, seed=seed),
+        {"model": cast.model, "sample": sizes.pairs, "seed": seed},
+    )
+
+
+def _states(cast: Cast, sizes: Sizes, seed: int) -> Step:
+    return _overlap("states", "state", "Activated vectors and the state", "§4.2, Fig. 2")(
+        cast, sizes, seed
+    )
+
+
+def _logits(cast: Cast, sizes: Sizes, seed: int) -> Step:
+    return _overlap("logits", "final", "Activated vectors and the final state", "App. B.2, Fig. 5")(
+        cast, sizes, seed
+    )
+
+
+def _overlap(
+    name: str, against: Against, title: str, place: str
+) -> Callable[[Cast, Sizes, int], Step]:
+    def build(cast: Cast, sizes: Sizes, seed: int) -> Step:
+        text = _few(cast.text, sizes.texts)
+        return _step(
+            name,
+            title,
+            place,
+            lambda: state_overlap(cast.model, text, against=against, seed=seed),
+            {"model": cast.model, "text": text, "against": against, "seed": seed},
+            why_not="" if text else NO_FORWARD,
+        )
+
+    return build
+
+
+def _few(text: Corpus | None, n: int) -> Corpus | None:
+    return None if text is None else Corpus(text.lines[:n], text.source)
+
+
+def _diff(cast: Cast, sizes: Sizes, seed: int) -> Step:
+    tuned = cast.tuned
+    return _step(
+        "diff",
+        "What fine-tuning changed",
+        "§4.3, App. D",
+        lambda: diff(cast.model, tuned, turns=sizes.turns, seed=seed),  # type: ignore[arg-type]
+        {"base": cast.model, "tuned": tuned, "turns": sizes.turns, "seed": seed},
+        _p_values,
+        "" if tuned else "it takes a classifier made of the model: give --tuned",
+    )
+
+
+def _align(cast: Cast, sizes: Sizes, seed: int) -> Step:
+    a, b = cast.pair or (None, None)
+    return _step(
+        "align",
+        "Two models, layer by layer",
+        "§5.1",
+        lambda: align(a, b, seed=seed),  # type: ignore[arg-type]
+        {"a": a, "b": b, "seed": seed},
+        why_not="" if cast.pair else "it takes two training runs of one vocabulary: give --pair",
+    )
+
+
+def _stitch(cast: Cast, sizes: Sizes, seed: int) -> Step:
+    tuned, kept, data = cast.tuned, cast.kept, cast.data
+    ready = tuned and kept and data
+    n = sizes.stitched_texts
+    digest = read_test(str(data), n_test=n, seed=seed).digest if ready else None
+    return _step(
+        "stitch",
+        "One model's first blocks on another's fine-tuned last ones",
+        "§5.2",
+        lambda: stitch(kept, tuned, str(data), n_test=n, seed=seed),  # type: ignore[arg-type]
+        {"a": kept, "b": tuned, "data": data, "digest": digest, "n_test": n, "seed": seed},
+        _lower_end,
+        _why_not_stitched(bool(ready), cast),
+    )
+
+
+def _why_not_stitched(ready: bool, cast: Cast) -> str:
+    if not ready:
+        return "it takes --tuned, --kept and --data"
+    return "" if cast.text else NO_FORWARD
+
+
+def _inverse(cast: Cast, sizes: Sizes, seed: int) -> Step:
+    text = _few(cast.text, sizes.texts)
+
+    def work() -> InverseCheck:
+        states = hidden_states(cast.model, text, seed=seed) if text else None
+        return inverse_check(cast.model, n=sizes.vectors, states=states, seed=seed)
+
+    return _step(
+        "inverse",
+        "E^T against E^+ as the inverse of E",
+        "App. A, Figs. 3–4",
+        work,
+        {"model": cast.model, "n": sizes.vectors, "kept": KEPT, "text": text, "seed": seed},
+        _at_1000,
+    )
+
+
+def _p_values(result: Difference) -> dict[str, Any]:
+    """The larger of both p-values of each group: words must stand out by either."""
+    found = {name: score for name, score in result.words.items() if score is not None}
+    return {"p": {name: max(s.p, s.p_turned or 0.0) for name, s in found.items()}}
+
+
+def _lower_end(result: Stitching) -> dict[str, Any]:
+    return {"lower_end": result.best.scoring.interval[0]}
+
+
+def _at_1000(result: InverseCheck) -> dict[str, Any]:
+    """Cosines at k = 1000, where the vocabulary has more tokens than that."""
+    found: dict[str, dict[str, float]] = {}
+    for point in result.points:
+        if point.k == KEPT_AT:
+            found.setdefault(point.vectors, {})[point.inverse] = point.cosine
+    return {"at_1000": found}

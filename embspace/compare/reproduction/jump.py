@@ -1,0 +1,119 @@
+"""The measurements of "Jump to Conclusions", as they apply to a model. [DIN]"""
+
+from typing import TYPE_CHECKING, Any
+
+from ...mapping.alternating import Alternation, alternate
+from ...mapping.decoding import why_no_head
+from ...mapping.exits import Exits, exits
+from ...mapping.fitting import Progress
+from ...mapping.scoring import Scores, score
+from ...mapping.submodules import submodules
+from ...mapping.transfer import Transfer, transfer
+from ...models.corpus import Corpus
+from .steps import Step
+
+if TYPE_CHECKING:
+    from ...models.model import Model
+
+QUICK_LINES = 1200  # of each text; the paper: 12,000
+ROWS = {True: 200, False: 400}  # of sub-modules, by whether it is quick: many passes each
+EARLY = "precision@10"
+
+
+def jump_steps(
+    model: "Model", text: Corpus, other: Corpus | None, *, quick: bool = False, seed: int = 0
+) -> list[Step]:
+    """r² and scores by layer, transfer to another text, sub-modules, early exit, alternation."""
+    texts = [corpus and _cut(corpus, quick) for corpus in (text, other)]
+    first, second = texts[0] or text, texts[1]
+    headless = why_no_head(model) or ""
+
+    def step(name: str, title: str, place: str, work: Any, **more: Any) -> Step:
+        decided = {
+            "model": model.provenance["model_hash"],
+            "dtype": str(model.dtype),
+            "text": first.digest,
+            "seed": seed,
+            **more.pop("settings", {}),
+        }
+        return Step(name, title, place, work, decided, **more)
+
+    def scored(progress: Progress | None) -> Scores:
+        return score(model, None, first, seed=seed, progress=progress)
+
+    def transferred(progress: Progress | None) -> Transfer:
+        assert second is not None
+        return transfer(model, first, second, seed=seed, progress=progress)
+
+    def left(progress: Progress | None) -> Exits:
+        return exits(model, None, first, seed=seed, progress=progress)
+
+    def alternated(progress: Progress | None) -> Alternation:
+        return alternate(model, None, first, seed=seed, rows=ROWS[quick], progress=progress)
+
+    lacking = "" if second else "it takes a second text: give --text twice"
+    return [
+        step("score", "mat and id, layer by layer", "§3–4", scored, derive=_half_way),
+        step(
+            "transfer",
+            "Maps of one text on another",
+            "",
+            transferred,
+            settings={"other": second.digest if second else None},
+            derive=_foreign,
+            why_not=headless or lacking,
+        ),
+        step(
+            "submodules",
+            "Linear sub-modules",
+            "",
+            lambda progress: submodules(
+                model, first, rows=ROWS[quick], seed=seed, progress=progress
+            ),
+            settings={"rows": ROWS[quick]},
+            why_not=headless,
+        ),
+        step("exits", "Early exit", "", left, derive=_saved, why_not=headless),
+        step(
+            "alternate",
+            "Blocks and jumps in turn",
+            "",
+            alternated,
+            settings={"rows": ROWS[quick]},
+            why_not=headless,
+        ),
+    ]
+
+
+def _cut(corpus: Corpus, quick: bool) -> Corpus:
+    return Corpus(corpus.lines[:QUICK_LINES], corpus.source) if quick else corpus
+
+
+def _half_way(result: Scores) -> dict[str, Any]:
+    """Precision@10 of each kind at half the depth."""
+    if not result.layers:
+        return {}
+    middle = {kind: each[len(each) // 2] for kind, each in result.layers.items()}
+    return {"half": {kind: score.means[EARLY] for kind, score in middle.items()}}
+
+
+def _foreign(result: Transfer) -> dict[str, Any]:
+    """Precision@1 on each text by layer: of maps fitted on the other one, and of id."""
+    foreign = {
+        on: {str(s.layer): s.means["precision@1"] for s in each}
+        for (fitted, on), each in result.scores.items()
+        if fitted != on
+    }
+    identity = {
+        on: {str(s.layer): s.means["precision@1"] for s in each}
+        for on, each in result.identity.items()
+    }
+    return {"foreign": foreign, "id": identity}
+
+
+def _saved(result: Exits) -> dict[str, Any]:
+    """Share of layers saved for the target, by map and rule."""
+    saved: dict[str, dict[str, float]] = {}
+    for choice in result.choices:
+        saved.setdefault(choice.point.map, {})[choice.point.rule] = choice.point.saved
+    return {"saved": saved}

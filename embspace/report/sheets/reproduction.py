@@ -1,0 +1,50 @@
+"""How a reproduction looks: the paper's claim, our figure, holds or not, row by row."""
+
+from ...compare.reproduction.claims import FAILS, HOLDS, VOID, Verdict
+from ...compare.reproduction.result import Reproduction
+from ..view import Column, Sheet, View, joined, model_name, shown
+from ..views import sheet
+
+TITLES = {
+    "jump": "Jump to Conclusions (Yom Din et al. 2024)",
+    "embedding": "Analyzing Transformers in Embedding Space (Dar et al. 2022)",
+}
+QUICK = (
+    "--quick: few rows and vectors, so that figures are rough and close calls may fall either way."
+)
+RULE = "A claim holds where its rule does, on means as measured; their intervals are in the tables."
+
+
+@sheet.register
+def _(result: Reproduction) -> Sheet:
+    title = joined(TITLES[result.paper], model_name(result.models["model"]))
+    columns = (
+        Column("claim", "text"),
+        Column("where", "text", "faint", drop=2),
+        Column("paper", "text", "faint", drop=1),
+        Column("ours", "text", "value"),
+        Column("", "text", "key"),
+    )
+    rows = tuple(_row(verdict) for verdict in result.verdicts)
+    breaks = frozenset(range(1, len(rows)))
+    notes = (QUICK,) if result.quick else ()
+    return Sheet(
+        title, tally(result), (View(columns, rows, breaks=breaks),), (RULE, *notes, *result.notes)
+    )
+
+
+def tally(result: Reproduction) -> str:
+    """`12 hold · 3 do not · 2 not applicable`."""
+    n = result.count()
+    return f"{n[HOLDS]} hold · {n[FAILS]} do not · {n[VOID]} not applicable"
+
+
+def _row(verdict: Verdict) -> tuple[str, ...]:
+    claim = verdict.claim
+    return (
+        claim.says,
+        claim.place,
+        claim.number,
+        shown(verdict.ours or verdict.reason),
+        (verdict.verdict),
+    )
