@@ -1,7 +1,10 @@
 """The user's cache folder: certificates and unpacked checkpoints."""
 
+import hashlib
 import json
 import os
+import platform
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,13 +13,19 @@ from typing import Any
 
 from .errors import EmbspaceError
 
+NOWHERE = Path(os.devnull)  # as a folder: nothing is found in it, nothing can be written to it
+
 
 def cache_folder(kind: str) -> Path:
-    """Folder of one kind of cached thing; `EMBSPACE_CACHE` moves it. Created when written to."""
+    """Folder of one kind of cached thing; `EMBSPACE_CACHE` moves it. Created when written to.
+
+    A user without a home folder has none, rather than one called `~` wherever they are.
+    """
     from platformdirs import user_cache_path
 
     chosen = os.environ.get("EMBSPACE_CACHE")
-    return (Path(chosen) if chosen else user_cache_path("embspace")) / kind
+    folder = Path(chosen) if chosen else user_cache_path("embspace")
+    return (folder if chosen or folder.is_absolute() else NOWHERE) / kind
 
 
 def write_atomically(path: Path, content: str | bytes, *, make_folder: bool = False) -> None:
@@ -71,7 +80,7 @@ def _told(path: Path) -> Iterator[None]:
 @contextmanager
 def _temporary(target: Path) -> Iterator[Path]:
     """A new file in the target's folder that takes the target's place when all went well."""
-    handle, name = tempfile.mkstemp(prefix=".embspace-", dir=target.parent)
+    handle, name = tempfile.mkstemp(prefix=unfinished(target.parent), dir=target.parent)
     os.close(handle)
     try:
         yield Path(name)
@@ -80,6 +89,25 @@ def _temporary(target: Path) -> Iterator[Path]:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def unfinished(folder: Path) -> str:
+    """How names of what is being written in a folder begin: they say by which process.
+
+    What killed processes of this machine left there is removed first.
+    """
+    import psutil
+
+    mine = f".embspace-{hashlib.sha256(platform.node().encode()).hexdigest()[:8]}-"
+    for left in folder.glob(f"{mine}*"):
+        pid = left.name.removeprefix(mine).split("-")[0]
+        if not pid.isdecimal() or psutil.pid_exists(int(pid)):
+            continue
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)
+    return f"{mine}{os.getpid()}-"
 
 
 def read_json(path: Path) -> Any | None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,8 @@ def fitted(
         try:
             return Maps.load(path, model), True
         except EmbspaceError:  # damaged: fit again
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink()
     maps = fit(model, corpus, progress=progress, **options)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ from torch import Tensor
 from ..errors import MapsError
 from ..models.files import path_of, read_json_file
 from ..models.messages import first_line
+from ..models.tensors import FLOATS
 from .maps import Maps, PairFit
 
 if TYPE_CHECKING:
@@ -53,10 +54,11 @@ def _tuned(folder: Path, model: "Model") -> Maps:
         weight = state.get(f"{l}.weight")
         if weight is None:
             raise MapsError(f"{folder} has no translator {l} of the {model.n_layers} layers.")
-        _check_square(weight, f"translator {l}", folder, model)
+        _check(weight, (model.d, model.d), f"translator {l}", folder, model)
         found[f"A.{l}-{final}"] = torch.eye(model.d) + weight.float().T
         bias = state.get(f"{l}.bias")
         if bias is not None:
+            _check(bias, (model.d,), f"the shift of translator {l}", folder, model)
             found[f"b.{l}-{final}"] = bias.float()
     said = config.get("base_model_name_or_path")
     return _as_maps(TUNED, folder, found, model, said if isinstance(said, str) else None)
@@ -69,9 +71,9 @@ def _jacobian(path: Path, model: "Model") -> Maps:
         raise MapsError(f'{path} is no Jacobian lens: it holds no matrices by layer under "J".')
     found: dict[str, Tensor] = {}
     for l, J in each.items():
-        if not isinstance(l, int) or not 0 <= l < model.n_layers:
+        if type(l) is not int or not 0 <= l < model.n_layers:
             raise MapsError(f"{path} has a layer {str(l)[:40]!r}; {model.name} has none.")
-        _check_square(J, f"layer {l}", path, model)
+        _check(J, (model.d, model.d), f"layer {l}", path, model)
         if l + 1 < model.n_layers:  # the last block's output is the last state itself
             found[f"A.{l + 1}-{model.n_layers}"] = J.float().T.contiguous()
     said = loaded.get("model_id") if isinstance(loaded, dict) else None
@@ -106,13 +108,17 @@ def _unscored(source: str, target: str) -> PairFit:
     return PairFit(source, target, None, None, None, None, 0, 0, None, None)
 
 
-def _check_square(tensor: Any, what: str, path: Path, model: "Model") -> None:
+def _check(tensor: Any, wanted: tuple[int, ...], what: str, path: Path, model: "Model") -> None:
+    """Raise MapsError for anything but dense floats, with values, of that shape."""
     shape = tuple(getattr(tensor, "shape", ()))
-    if not isinstance(tensor, Tensor) or shape != (model.d, model.d):
+    if not isinstance(tensor, Tensor) or shape != wanted:
         raise MapsError(
-            f"{path}: {what} is {shape or type(tensor).__name__}, expected ({model.d}, {model.d}) "
+            f"{path}: {what} is {shape or type(tensor).__name__}, expected {wanted} "
             f"for {model.name}."
         )
+    if tensor.dtype not in FLOATS or tensor.layout != torch.strided or tensor.is_meta:
+        kind = str(tensor.dtype).removeprefix("torch.")
+        raise MapsError(f"{path}: {what} holds no plain floats ({kind}).")
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:

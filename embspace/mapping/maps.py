@@ -15,6 +15,7 @@ from ..cache import replacing
 from ..errors import MapsError, ModelError
 from ..models.files import check_safetensors, path_of
 from ..models.messages import first_line
+from ..models.seal import SEAL, is_sealed, seal
 from ..results import Result
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 KEY = "embspace_maps"  # of the metadata in the file
+NO_RECORD = (ValueError, TypeError, AttributeError, RecursionError, OverflowError)
+PAIR_KINDS = {"source": str, "target": str, "rank": int, "n_constant": int}  # numbers else
 MEANING = "state of the target layer ≈ x A (+ b), x (1 × d) a row of the source's states"
 
 
@@ -138,8 +141,9 @@ class Maps(Result):
         if any(f"A.{pair.source}-{pair.target}" not in self.tensors for pair in self.pairs):
             raise MapsError("only some matrices were kept, so these maps are not saved.")
         record = {"format": FORMAT, "means": MEANING, "about": self.about, "pairs": self.rows()}
-        metadata = {KEY: json.dumps(record, ensure_ascii=False)}
+        said = json.dumps(record)
         tensors = {name: t.float().contiguous() for name, t in self.tensors.items()}
+        metadata = {KEY: said, SEAL: seal(said, tensors)}
         with replacing(Path(path)) as temporary:
             save_file(tensors, temporary, metadata=metadata)
         return Path(path)
@@ -162,15 +166,18 @@ def _read(path: Path) -> Maps:
     try:
         check_safetensors(path)
         file = safe_open(path, framework="pt")
-        record = json.loads((file.metadata() or {})[KEY])
+        metadata = file.metadata() or {}
+        record = json.loads(metadata[KEY])
         about, pairs = record["about"], tuple(PairFit(**row) for row in record["pairs"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         _check(record, about, pairs, tensors)
+        if not is_sealed(metadata, metadata[KEY], tensors):
+            raise ValueError("it was changed after it was written, or damaged")
     except MapsError:
         raise
     except KeyError as error:
         raise MapsError(f"{path} is no file of maps that embspace wrote.") from error
-    except (ModelError, SafetensorError, ValueError, TypeError, RecursionError) as error:
+    except (ModelError, SafetensorError, OSError, *NO_RECORD) as error:
         raise MapsError(f"{path} cannot be read as maps: {first_line(error)}.") from error
     return Maps(about, pairs, tensors)
 
@@ -183,6 +190,7 @@ def _check(
         raise ValueError(f"format {record['format']!r} is not known, this version reads {FORMAT}")
     if not isinstance(about, dict):
         raise ValueError("its record is no object")
+    _check_record(about, pairs)
     d, n_layers = about["d"], about["n_layers"]
     if not all(type(n) is int and n > 0 for n in (d, n_layers)):
         raise ValueError("its record has no sizes")
@@ -195,6 +203,27 @@ def _check(
             raise ValueError(f"{name[:40]} is {tuple(tensor.shape)}, expected {shape}")
         if not bool(torch.isfinite(tensor).all()):
             raise ValueError(f"{name[:40]} holds NaN or infinity")
+
+
+def _check_record(about: dict[str, Any], pairs: tuple[PairFit, ...]) -> None:
+    """Raise ValueError for entries of another kind than `save` writes."""
+    for name in ("notes", "marks"):
+        found = about.get(name, [])
+        if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+            raise ValueError(f"its {name} are no list of texts")
+    if not isinstance(about.get("ridge") or {}, dict):
+        raise ValueError("its ridge strengths are no numbers by layer")
+    for pair in pairs:
+        for name, value in vars(pair).items():
+            if not _is_of(name, value):
+                raise ValueError(f"{name} of a pair is {str(value)[:40]!r}")
+
+
+def _is_of(field: str, value: Any) -> bool:
+    """Whether a field of a pair holds what it should."""
+    if field in PAIR_KINDS:
+        return type(value) is PAIR_KINDS[field]
+    return value is None or (type(value) in (int, float) and abs(value) < float("inf"))
 
 
 def tokenizer_hash(model: "Model") -> str | None:

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..cache import cache_folder, read_json
+from ..cache import cache_folder, read_json, unfinished
 from ..errors import ModelError
 from .messages import first_line
 
@@ -55,16 +55,21 @@ def _convert(path: Path, target: Path) -> None:
     for package in ("gguf", "accelerate"):
         if find_spec(package) is None:
             raise ModelError(f"reading {path.name} needs {package}: pip install 'embspace[gguf]'.")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=target.parent))
+    work = None
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=unfinished(target.parent), dir=target.parent))
         _write(path, work)
         os.replace(work, target)
-    except OSError:
+    except OSError as error:
         if _quantisation(target) is None:  # else another process was first
-            raise
+            raise ModelError(
+                f"{path.name} cannot be unpacked to {target.parent}: {error.strerror or error} "
+                "(EMBSPACE_CACHE names another place)."
+            ) from error
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        if work is not None:
+            shutil.rmtree(work, ignore_errors=True)
 
 
 def _write(path: Path, folder: Path) -> None:
