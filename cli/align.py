@@ -11,7 +11,7 @@ from .output import Output
 GROUPS = "K, K_gate, K_up, V, W_Q, W_K, W_V, W_O"
 
 
-def _groups(
+def groups_named(
     ctx: click.Context, parameter: click.Parameter, text: str | None
 ) -> tuple[str, ...] | None:
     """`K,V` as names; None for all."""
@@ -24,7 +24,7 @@ def _groups(
 
 
 @click.command("align", context_settings=o.CONTEXT, short_help="Layers of two models, matched.")
-@click.option("--groups", callback=_groups, metavar="K,V,…", help=f"Only these: {GROUPS}.")
+@click.option("--groups", callback=groups_named, metavar="K,V,…", help=f"Only these: {GROUPS}.")
 @o.filter_option
 @o.norm_option
 @click.option("--states", is_flag=True, help="Compare states on the same words instead.")

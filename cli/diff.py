@@ -5,13 +5,13 @@ from typing import Any
 import click
 
 from . import options as o
-from .align import GROUPS, _groups
+from .align import GROUPS, groups_named
 from .opening import Opening
 from .output import Output
 
 
 @click.command("diff", context_settings=o.CONTEXT, short_help="What fine-tuning changed.")
-@click.option("--groups", callback=_groups, metavar="K,V,…", help=f"Only these: {GROUPS}.")
+@click.option("--groups", callback=groups_named, metavar="K,V,…", help=f"Only these: {GROUPS}.")
 @click.option("--words", metavar="FILE", help="The task's words, one a line.  [default: sentiment]")
 @click.option(
     "--rows", type=click.IntRange(min=1), default=3, show_default=True, help="Shown of each layer."
