@@ -33,7 +33,7 @@ def write_atomically(path: Path, content: str | bytes, *, make_folder: bool = Fa
 
     `make_folder` creates the folder it lies in. Raises EmbspaceError, naming the file.
     """
-    with _told(path):
+    with told(path):
         content = content.encode("utf8") if isinstance(content, str) else content
         target = _target(path, make_folder)
         if target.exists() and not target.is_file():
@@ -48,7 +48,7 @@ def replacing(path: Path, *, make_folder: bool = False) -> Iterator[Path]:
     """A temporary name to write to; it takes the file's place afterwards, and is gone after an
     error. Raises EmbspaceError, naming the file, where it cannot be written.
     """
-    with _told(path), _temporary(_target(path.expanduser(), make_folder)) as name:
+    with told(path), _temporary(_target(path.expanduser(), make_folder)) as name:
         yield name
 
 
@@ -64,7 +64,7 @@ def _target(path: Path, make_folder: bool) -> Path:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def told(path: Path) -> Iterator[None]:
     """What goes wrong while a file is written, in one sentence."""
     try:
         yield

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from ...cache import read_json, unfinished
+from ...cache import read_json, told, unfinished
 from ...errors import EmbspaceError
 from ...models.corpus import mark_of
 from ...models.messages import first_line
@@ -116,12 +116,12 @@ def _copy_tokenizer(source: Path, target: Path) -> None:
 @contextmanager
 def whole(target: Path) -> Iterator[Path]:
     """A place beside a file or folder, which is moved there at the end."""
-    home = Path(tempfile.mkdtemp(prefix=unfinished(target.parent), dir=target.parent))
-    try:
-        yield home / target.name
-        os.replace(home / target.name, target)
-    except OSError as error:
-        reason = error.strerror or first_line(error)
-        raise EmbspaceError(f"{target} cannot be written: {reason}.") from error
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+    with told(target):
+        home = Path(tempfile.mkdtemp(prefix=unfinished(target.parent), dir=target.parent))
+        try:
+            yield home / target.name
+            for file in home.rglob("*.safetensors"):  # the library makes them for their owner only
+                file.chmod(0o644)
+            os.replace(home / target.name, target)
+        finally:
+            shutil.rmtree(home, ignore_errors=True)
