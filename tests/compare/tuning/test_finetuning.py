@@ -38,6 +38,7 @@ def test_the_folder_says_what_it_is(tiny_gpt2, tuned, reviews):
     assert record["test"]["n"] == len(reviews.test) and record["chance"] == 0.5
     marks = read_marks(embspace.load(tuned))
     assert marks == {mark_of(t) for t in (*reviews.train.texts, *reviews.validation.texts)}
+    assert all(file.stat().st_mode & 0o044 == 0o044 for file in tuned.iterdir())
     assert not state_file(tuned).exists() and not list(tuned.parent.glob(".embspace-*"))
 
 
