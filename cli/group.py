@@ -17,7 +17,8 @@ from .options import CONTEXT, debug_option
 COMMANDS = (
     *("heads", "ff", "token", "vectors", "lens", "evidence", "align"),
     *("stitch", "finetune", "diff"),
-    *("fit", "score", "transfer", "submodules", "maps", "reproduce", "check", "models"),
+    *("fit", "score", "transfer", "submodules", "exit", "alternate", "maps"),
+    *("reproduce", "check", "models"),
 )
 
 

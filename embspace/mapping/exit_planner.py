@@ -88,7 +88,9 @@ class Planner:
         """The way with the fewest blocks whose agreement reaches the target; L always does."""
         points = self.points(rule)
         ats = torch.tensor([way.at for way, _, _ in points], dtype=torch.float64)
-        blocks, agreement = (torch.tensor([p[n] for p in points]).double() for n in (1, 2))
+        blocks, agreement = (
+            torch.tensor([p[n] for p in points], dtype=torch.float64) for n in (1, 2)
+        )
         best = _cheapest(blocks[None], agreement[None], target)[0]
         low, high = self._interval(rule, ats, target)
         way = points[int(best)][0]

@@ -64,9 +64,8 @@ def generate(
     """
     if maps is not None:
         maps = maps.require(model) if isinstance(maps, Maps) else Maps.load(maps, model)
-    _refuse(model)
     texts = [prompts] if isinstance(prompts, str) else list(prompts)
-    ids = _encoded(model, texts, positive(max_new_tokens, "max_new_tokens"))
+    ids = require_prompts(model, texts, max_new_tokens)
     length = _mean_length(mean_length, ids, max_new_tokens)
     leaving = _leaving(exit, model.n_layers, layers, length)
     chosen = _fill(fill, maps, leaving)
@@ -74,8 +73,13 @@ def generate(
     return work.result(texts, leaving, chosen, max_new_tokens, compare_fills, repeats)
 
 
-def _refuse(model: "Model") -> None:
-    """Raise ModelError for a model that cannot generate here."""
+def require_prompts(
+    model: "Model", texts: Sequence[str], max_new_tokens: int
+) -> list[tuple[int, ...]]:
+    """Token ids of prompts that the model can go on with; to be called before long work.
+
+    Raises ModelError for a model that cannot generate here, EmbspaceError for the prompts.
+    """
     if not model.family.causal:
         raise ModelError(f"{model.name} is a masked model: it generates no text.")
     reason = why_no_head(model)
@@ -86,13 +90,16 @@ def _refuse(model: "Model") -> None:
             f"{model.name} has {model.family.positions} positions, which are not cut to some "
             "sequences of a batch: early exit generates with learned or rotary ones only."
         )
+    return _encoded(model, texts, positive(max_new_tokens, "max_new_tokens"))
 
 
-def _encoded(model: "Model", texts: list[str], n_new: int) -> list[tuple[int, ...]]:
+def _encoded(model: "Model", texts: Sequence[str], n_new: int) -> list[tuple[int, ...]]:
     if not texts or not all(isinstance(text, str) for text in texts):
         raise EmbspaceError("give a prompt, or several as a list of text.")
     encoder = Encoder(model)
-    found = [encoder.prefix + ids for ids in encoder.encode(texts)]  # no closing token: it goes on
+    found = [
+        encoder.prefix + ids for ids in encoder.encode(list(texts))
+    ]  # no closing token: it goes on
     for text, ids in zip(texts, found, strict=True):
         if not ids:
             raise EmbspaceError(f"the prompt {text[:40]!r} has no token.")

@@ -8,7 +8,9 @@ from typing import Any
 # Result -> (file in this folder, function) that draws it.
 DRAWN_BY: dict[str, tuple[str, str]] = {
     "Alignment": ("alignment", "plot_alignment"),
+    "Alternation": ("exits", "plot_alternation"),
     "Difference": ("tuning", "plot_difference"),
+    "Exits": ("exits", "plot_exits"),
     "InverseCheck": ("evidence", "plot_evidence"),
     "PairSimilarity": ("evidence", "plot_evidence"),
     "Scores": ("maps", "plot_scores"),

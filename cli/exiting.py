@@ -1,0 +1,107 @@
+"""The work behind `embspace exit` and `embspace alternate`."""
+
+from typing import TYPE_CHECKING, Any
+
+from .opening import Opening
+from .output import Output
+from .terminal import say
+from .texts import Followed, Reading
+
+if TYPE_CHECKING:
+    from embspace.mapping.maps import Maps
+    from embspace.models.corpus import Corpus
+    from embspace.models.model import Model
+
+
+def leave_early(
+    opening: Opening,
+    output: Output,
+    reading: Reading,
+    *,
+    generate: str | None,
+    tokens: int,
+    maps: str | None,
+    plot: str | None,
+    **how: Any,
+) -> None:
+    """Count early exits and draw them; or generate text with the exit that was chosen."""
+    from embspace.mapping.exits import exits
+
+    model = opening.open()
+    if generate is not None:
+        from embspace.mapping.generating import require_prompts
+
+        require_prompts(model, [generate], tokens)
+    corpus = reading.corpus(model)
+    found = maps if generate is None else maps_for(model, corpus, maps, reading)
+    with Followed() as bar:
+        result = exits(model, found, corpus, progress=bar, **how, **run_of(reading, corpus))
+    if plot:
+        from embspace.report.plots.exits import plot_exits
+
+        plot_exits(result, plot)
+        say(f"wrote {plot}")
+    if generate is not None:
+        from embspace.mapping.generating import generate as write
+
+        how = {"max_new_tokens": tokens, "compare_fills": True, "run_dtype": reading.run_dtype}
+        output.one(write(model, found, generate, exit=result, **how))
+        return
+    output.one(result)
+
+
+def alternate_blocks(
+    opening: Opening,
+    output: Output,
+    reading: Reading,
+    *,
+    maps: str | None,
+    plot: str | None,
+    schedules: tuple[str, ...],
+    **how: Any,
+) -> None:
+    """Measure schedules, show and draw them."""
+    from embspace.mapping.alternating import alternate
+    from embspace.mapping.schedules import FAMILIES, parsed
+
+    model = opening.open()
+    for name in schedules:
+        parsed(name, model.n_layers)
+    corpus = reading.corpus(model)
+    with Followed() as bar:
+        result = alternate(
+            model,
+            maps,
+            corpus,
+            schedules=schedules or FAMILIES,
+            progress=bar,
+            **how,
+            **run_of(reading, corpus),
+        )
+    output.one(result)
+    if plot:
+        from embspace.report.plots.exits import plot_alternation
+
+        plot_alternation(result, plot)
+        say(f"wrote {plot}")
+
+
+def run_of(reading: Reading, corpus: "Corpus") -> dict[str, Any]:
+    """Held-out lines, positions and dtype of the run."""
+    how = {"lines": reading.lines(corpus), "run_dtype": reading.run_dtype}
+    return how | reading.taking(corpus)
+
+
+def maps_for(model: "Model", corpus: "Corpus", maps: str | None, reading: Reading) -> "Maps":
+    """The maps of a file; or of all pairs, fitted on the lines that are not held out.
+
+    Caches of skipped blocks are filled through them.
+    """
+    from embspace.mapping.halves import halves
+    from embspace.mapping.maps import Maps
+
+    if maps is not None:
+        return Maps.load(maps, model)
+    with Followed() as bar:
+        how = {"lines": reading.lines(corpus), **reading.taking(corpus)}
+        return halves(model, corpus, pairs="all", progress=bar, **how).maps
