@@ -24,8 +24,13 @@ def cache_folder(kind: str) -> Path:
     from platformdirs import user_cache_path
 
     chosen = os.environ.get("EMBSPACE_CACHE")
-    folder = Path(chosen) if chosen else user_cache_path("embspace")
-    return (folder if chosen or folder.is_absolute() else NOWHERE) / kind
+    if chosen:
+        return Path(chosen) / kind
+    try:
+        folder = user_cache_path("embspace")
+    except RuntimeError:  # newer versions of platformdirs say so, older ones give `~` back
+        folder = NOWHERE
+    return (folder if folder.is_absolute() else NOWHERE) / kind
 
 
 def write_atomically(path: Path, content: str | bytes, *, make_folder: bool = False) -> None:
