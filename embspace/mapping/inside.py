@@ -42,8 +42,15 @@ def passed_on(model: "Model", states: States, layer: int, submodules: Maps) -> F
 
     m + post(ff.in A), with A the sub-module's map; then the norm of post-norm blocks.
     """
-    stream, met = inside(model, states, layer), states.parts[layer, "ff"][0]
+    met = states.parts[layer, "ff"][0]
     out = submodules.apply(met, f"{layer}.ff.in", f"{layer}.ff.out")
+    return added(model, inside(model, states, layer), layer, out)
+
+
+def added(
+    model: "Model", stream: Float[Tensor, "n d"], layer: int, out: Float[Tensor, "n d"]
+) -> Float[Tensor, "n d"]:
+    """What a feed-forward puts out, added to the stream inside a block as the block adds it."""
     x = stream + replay.written(model, layer, "ff", out)
     if model.family.ff_add is None:
         return x

@@ -16,8 +16,9 @@ from ..models.passages import Encoder, Passage
 from ..models.running import Running, run
 from ..models.states import States, capture_all
 from ..models.stepping import steps
+from .cached import fitted
 from .decoding import Head
-from .fitting import Progress, fit
+from .fitting import Progress
 from .grid import INSIDE, Grid, Lens, Place
 from .inside import inside as stream_inside
 from .inside import parts_inside, passed_on
@@ -69,7 +70,7 @@ def lens(
     framed = work.encoded(prompt)
     lenses, notes = named_maps(model, maps, text, progress=progress, **fit_options)
     if inside and submodules is None and any(m is not None for m in lenses.values()):
-        submodules = fit(model, text, parts="submodules", progress=progress, **fit_options)
+        submodules, _ = fitted(model, text, parts="submodules", progress=progress, **fit_options)
     running = running or run(model, dtype=model.dtype, attention="fast")
     if generate:
         ids, states = work.generated(running, framed, positive(generate, "generate"))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .decoding import Head
 
-SLICE = 1 << 23  # numbers of one vocabulary-sized tensor
+SLICE = 1 << 22  # numbers of one vocabulary-sized tensor
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,22 @@ class Reading:
     tracked_p: Float[Tensor, "n tracked"]
 
     @classmethod
-    def joined(cls, parts: "list[Reading]") -> "Reading":
-        """Readings of successive rows as one."""
-        return cls(*(torch.cat([getattr(p, name) for p in parts]) for name in vars(parts[0])))
+    def empty(cls, n: int, k: int, n_tracked: int, dtype: torch.dtype) -> "Reading":
+        """Room for n rows."""
+        whole = torch.long
+        return cls(
+            torch.empty(n, k, dtype=whole),
+            torch.empty(n, k, dtype=dtype),
+            torch.empty(n, dtype=dtype),
+            torch.empty(n, dtype=whole),
+            torch.empty(n, n_tracked, dtype=whole),
+            torch.empty(n, n_tracked, dtype=dtype),
+        )
+
+    def put(self, rows: slice, part: "Reading") -> None:
+        """Write some rows."""
+        for name, tensor in vars(self).items():
+            tensor[rows] = getattr(part, name)
 
 
 def read(
@@ -45,13 +58,15 @@ def read(
     """
     step = max(1, SLICE // head.n_tokens)
     k = min(k, head.n_tokens)
-    parts = []
+    # room is taken beforehand: small results kept between the large buffers of two slices would
+    # leave gaps that no later buffer fits, and the process would grow after all
+    found = Reading.empty(len(states), k, len(tracked), states.dtype)
     with torch.no_grad():
         for start in range(0, len(states), step):
             part = slice(start, start + step)
             wanted = None if answers is None else answers[part]
-            parts.append(_read(head(states[part]), k, wanted, tracked))
-    return Reading.joined(parts)
+            found.put(part, _read(head(states[part]), k, wanted, tracked))
+    return found
 
 
 def _read(z: Tensor, k: int, answers: Tensor | None, tracked: tuple[int, ...]) -> Reading:
@@ -66,14 +81,8 @@ def _read(z: Tensor, k: int, answers: Tensor | None, tracked: tuple[int, ...]) -
     total = e.sum(1, keepdim=True)
     # −Σ p log p, with log p = z − log Σ exp z
     entropy = total.log()[:, 0] - torch.linalg.vecdot(e, z.clamp_min_(-1e4)) / total[:, 0]
-    return Reading(
-        ids.cpu(),
-        ((scores - largest).exp() / total).cpu(),
-        entropy.clamp_min(0).cpu(),
-        rank.cpu(),
-        tracked_rank.cpu(),
-        ((tracked_z - largest).exp() / total).cpu(),
-    )
+    p, tracked_p = (scores - largest).exp() / total, (tracked_z - largest).exp() / total
+    return Reading(ids, p, entropy.clamp_min(0), rank, tracked_rank, tracked_p)
 
 
 def _top(z: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -87,12 +96,12 @@ def _top(z: Tensor, k: int) -> tuple[Tensor, Tensor]:
 def _rank(z: Tensor, asked: Int[Tensor, "n m"]) -> Int[Tensor, "n m"]:
     """How many tokens come before each asked one, ties by id."""
     found = torch.empty_like(asked)
+    above = torch.empty_like(z)  # counted as floats: a sum of booleans would be copied to int64
     for at in range(asked.shape[1]):
         own = z.gather(1, asked[:, at : at + 1])
-        before = (z > own).sum(1)
-        equal = z == own
-        if int(equal.sum()) > len(z):  # ties are rare, so their order is looked at only then
+        before = torch.gt(z, own, out=above).sum(1).long()
+        if float(torch.eq(z, own, out=above).sum()) > len(z):  # ties: rare, and by id
             ids = torch.arange(z.shape[1], device=z.device)
-            before = before + (equal & (ids < asked[:, at : at + 1])).sum(1)
+            before = before + (above.bool() & (ids < asked[:, at : at + 1])).sum(1)
         found[:, at] = before
     return found

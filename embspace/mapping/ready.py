@@ -15,6 +15,7 @@ from ..errors import EmbspaceError, MapsError
 from ..models.corpus import Corpus, default_corpus, read_corpus
 from .cached import ENDING, fitted
 from .fitting import Progress
+from .imported import read_maps
 from .maps import Maps
 from .refine import refine
 
@@ -115,7 +116,8 @@ def _refined(
         try:
             return Maps.load(path, model), True
         except EmbspaceError:  # damaged: refine again
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink()
     found = refine(model, maps, corpus, progress=progress)
     with suppress(EmbspaceError, OSError):  # a read-only or full cache
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -132,7 +134,7 @@ def _from_file(path: str | Path, model: "Model") -> Maps:
         raise MapsError(
             f"there is no lens {str(path)[:80]!r}: use id, {', '.join(FITTED)}, or a file of maps."
         )
-    return Maps.load(path, model)
+    return read_maps(path, model)
 
 
 def _name(given: Any, maps: Maps, taken: dict[str, Any]) -> str:

@@ -8,7 +8,6 @@ from ...mapping.grid import Grid, Lens
 from ..view import Column, Sheet, TokenGrid, View, joined, model_name, origin, shown
 from ..views import sheet
 
-COLUMNS = 5  # tokens of one position that a table shows
 NAMES = {"id": "id (logit lens)"}
 
 
@@ -83,9 +82,9 @@ def _hover(result: Lens, kind: str, r: int, at: int) -> str:
 
 
 def _table(result: Lens, kind: str) -> View:
-    """One position: the first tokens of each layer with their probabilities."""
+    """One position: the first tokens of each layer, as many as there is room for."""
     grid = result.grids[kind]
-    k = min(COLUMNS, grid.ids.shape[2])
+    k = grid.ids.shape[2]
     columns = [Column("layer", "text", "faint")]
     for n in range(k):
         drop = k - n if n else 0
