@@ -60,6 +60,11 @@ def load(
         return kind(str(name), config, layout, checkpoint, **options)
 
     known = family or BY_TYPE.get(config.model_type)
+    if known and not known.causal and getattr(config, "is_decoder", False):
+        raise ModelError(
+            f"{folder} is a {config.model_type} set up as a decoder (is_decoder), which predicts "
+            "the next token; only masked models of that architecture are read."
+        )
     if known:
         return build(resolve(known, config, checkpoint))
     return _by_shape(build, config, checkpoint)

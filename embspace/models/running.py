@@ -87,6 +87,7 @@ def run(
     fit, ModelError where the weights contradict the config.
     """
     config = _full_config(model)
+    text_part(config).chunk_size_feed_forward = 0  # the same numbers, but in one call of a part
     n_layers = model.n_layers if n_layers is None else min(n_layers, model.n_layers)
     if n_layers < model.n_layers:
         config = truncated(config, n_layers)
