@@ -47,7 +47,7 @@ def works(model: Path, text: Path) -> dict[str, Work]:
         return ["fit", str(model), "--text", str(text), *out, *told]
 
     def finetune(home: Path) -> list[str]:
-        out = ["--out", str(home / "made"), "--texts", "160", "--test-texts", "40"]
+        out = ["--out", str(home / "made"), "--texts", "48", "--test-texts", "20"]
         return ["finetune", str(model), "--data", "sample", *out, "--epochs", "2", *told]
 
     def lens(home: Path) -> list[str]:
