@@ -9,7 +9,7 @@ from ..compare.reproduction.claims import FAILS, HOLDS, PAPERS, Verdict
 from ..compare.reproduction.result import Done, Reproduction
 from .html import CSS
 from .keeping import FIGURES, PAGE, RESULT, TABLE, Kept
-from .sheets.reproduction import QUICK, RULE, TITLES, tally
+from .sheets.reproduction import QUICK, RULE, TITLES, found_line, tally
 from .view import model_name, origin, shown
 
 LONG = 12_000  # characters of a table's HTML from which it is folded away
@@ -110,7 +110,7 @@ def _claims(result: Reproduction) -> str:
 def _claim(verdict: Verdict) -> str:
     claim = verdict.claim
     kind = {HOLDS: "holds", FAILS: "fails"}.get(verdict.verdict, "void")
-    ours = shown(verdict.ours or verdict.reason)
+    ours = found_line(verdict)
     return (
         f'<tr class="{kind}"><td class="says">{escape(claim.says)}'
         f'<div class="rule">{escape(claim.rule)}</div></td>'

@@ -112,8 +112,9 @@ def _foreign(result: Transfer) -> dict[str, Any]:
 
 
 def _saved(result: Exits) -> dict[str, Any]:
-    """Share of layers saved for the target, by map and rule."""
-    saved: dict[str, dict[str, float]] = {}
-    for choice in result.choices:
-        saved.setdefault(choice.point.map, {})[choice.point.rule] = choice.point.saved
-    return {"saved": saved}
+    """Share of layers saved for the target and its interval, by rule and map."""
+    found: dict[str, Any] = {}
+    for point in (choice.point for choice in result.choices):
+        own = {"saved": point.saved, "saved_interval": list(point.saved_interval)}
+        found.setdefault(point.rule, {})[point.map] = own
+    return found

@@ -11,8 +11,8 @@ def select(data: Any, path: str) -> Numbers:
     """All numbers at a path like `layers/mat/*/precision@1`, by what tells them apart.
 
     `*` stands for every key, `a|b` for those that exist; `kind=a|b` keeps the items of a list whose
-    field is one of these. Where nothing tells several apart they are counted. Missing and empty
-    (null) numbers are left out.
+    field is one of these, a number takes one item. Where nothing tells several apart they are
+    counted. Missing and empty (null) numbers are left out.
     """
     found = list(_walk(data, path.split("/"), ()))
     numbers = [(" ".join(name), float(value)) for name, value in found if _is_number(value)]
@@ -30,6 +30,9 @@ def _walk(
     step, rest = path[0], path[1:]
     if "=" in step:
         yield from _kept(data, step, rest, name)
+    elif isinstance(data, list) and step.isdecimal():
+        if int(step) < len(data):
+            yield from _walk(data[int(step)], rest, name)
     elif isinstance(data, dict):
         several = step == ALL or OR in step
         for key in data if step == ALL else step.split(OR):

@@ -64,6 +64,7 @@ class Reproduction(Result):
                 "paper": v.claim.number,
                 "ours": v.ours,
                 "verdict": v.verdict,
+                "intervals_overlap": v.close,
                 "reason": v.reason,
                 "rule": v.claim.rule,
             }

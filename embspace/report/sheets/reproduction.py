@@ -12,7 +12,10 @@ TITLES = {
 QUICK = (
     "--quick: few rows and vectors, so that figures are rough and close calls may fall either way."
 )
-RULE = "A claim holds where its rule does, on means as measured; their intervals are in the tables."
+RULE = (
+    "A claim holds where its rule does, on the means measured here; where their 95 % intervals "
+    "overlap at a place that decides it, the row says so: it may fall the other way on other texts."
+)
 
 
 @sheet.register
@@ -41,10 +44,10 @@ def tally(result: Reproduction) -> str:
 
 def _row(verdict: Verdict) -> tuple[str, ...]:
     claim = verdict.claim
-    return (
-        claim.says,
-        claim.place,
-        claim.number,
-        shown(verdict.ours or verdict.reason),
-        (verdict.verdict),
-    )
+    return claim.says, claim.place, claim.number, found_line(verdict), verdict.verdict
+
+
+def found_line(verdict: Verdict) -> str:
+    """What was measured, or why nothing was; whether it is a close call."""
+    close = "; intervals overlap" if verdict.close else ""
+    return shown((verdict.ours or verdict.reason) + close)

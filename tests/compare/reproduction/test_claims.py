@@ -1,6 +1,7 @@
 """A claim is judged by the numbers of its step, by the rule that stands beside it, and no other."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -114,6 +115,49 @@ def test_a_verdict_names_the_places_where_the_rule_fails():
 def test_shares_are_shown_as_such():
     found = decide(claim("chance >= 0.5", chance="chance", percent=True), DATA)
     assert (found.verdict, found.ours) == (HOLDS, "chance 50.0%")
+
+
+@pytest.mark.parametrize(
+    ("rule", "a", "b", "holds", "close"),
+    [
+        ("a > b everywhere", (0.4, 0.6), (0.1, 0.3), True, False),
+        ("a > b everywhere", (0.4, 0.6), (0.2, 0.45), True, True),
+        ("a < b everywhere", (0.4, 0.6), (0.1, 0.3), False, False),
+        ("a < b everywhere", (0.4, 0.6), (0.2, 0.45), False, True),
+        ("a > b on average", (0.4, 0.6), (0.1, 0.3), True, False),
+        ("a > b on average", (0.4, 0.6), (0.2, 0.45), True, True),
+        ("a >= 0.3 everywhere", (0.4, 0.6), (0, 0), True, False),
+        ("a >= 0.45 everywhere", (0.4, 0.6), (0, 0), True, True),
+    ],
+)
+def test_a_call_is_close_where_the_intervals_that_decide_it_overlap(rule, a, b, holds, close):
+    ends = {"a": a, "b": b}
+    numbers = {name: {"0": sum(pair) / 2, "1": sum(pair) / 2} for name, pair in ends.items()}
+    bounds = {n: tuple({"0": pair[k], "1": pair[k]} for k in (0, 1)) for n, pair in ends.items()}
+    found = judge(rule, numbers, bounds)
+    assert found and (found.holds, found.close) == (holds, close)
+
+
+def test_one_clear_failure_decides_whatever_the_others():
+    numbers = {"a": {"0": 0.5, "1": 0.1}, "b": {"0": 0.55, "1": 0.9}}
+    bounds = {
+        n: tuple({k: v + e for k, v in x.items()} for e in (-0.1, 0.1)) for n, x in numbers.items()
+    }
+    found = judge("a > b everywhere", numbers, bounds)
+    assert found and not found.holds and not found.close
+
+
+@pytest.mark.parametrize(
+    ("ends", "row"),
+    [
+        ("interval", {"mean": 0.5, "mean_interval": [0.2, 0.8]}),
+        ("estimate", {"mean": 0.5, "low": 0.2, "high": 0.8}),
+    ],
+)
+def test_ends_of_intervals_are_found_beside_their_numbers(ends, row):
+    one = replace(claim("a > 0.4", a="x/mean"), ends=ends)
+    assert decide(one, {"x": row}).close
+    assert not decide(replace(one, rule="a > 0.1"), {"x": row}).close
 
 
 def test_what_was_not_measured_is_no_verdict():
