@@ -110,6 +110,7 @@ def _row(result: Lens, kind: str, grid: Grid, r: int, k: int) -> tuple[Any, ...]
 def _settled_lines(result: Lens) -> tuple[str, ...]:
     """`mat: settled at layer 12 of 30`, of one position or of the middle one of several."""
     found = []
+    grid = next(iter(result.grids.values()))
     for kind, grid in result.grids.items():
         settled = grid.settled()
         if len(settled) == 1:
@@ -124,7 +125,8 @@ def _settled_lines(result: Lens) -> tuple[str, ...]:
             f"{kind}: half of the positions are settled {where} of {result.n_layers}; the last "
             f"one at {settled[-1] or 'none of these layers'}"
         )
-    return ("; ".join(found) + ".",)
+    whole = sum(row.isdecimal() for row in grid.rows) == result.n_layers + 1
+    return ("; ".join(found) + ("." if whole else " (of the layers shown)."),)
 
 
 def _tracked_lines(result: Lens) -> tuple[str, ...]:
