@@ -15,7 +15,7 @@ from ..cache import replacing
 from ..errors import MapsError, ModelError
 from ..models.files import check_safetensors, path_of
 from ..models.messages import first_line
-from ..models.seal import SEAL, is_sealed, seal
+from ..models.seal import SEAL, check_seal, seal
 from ..results import Result
 
 if TYPE_CHECKING:
@@ -171,8 +171,7 @@ def _read(path: Path) -> Maps:
         about, pairs = record["about"], tuple(PairFit(**row) for row in record["pairs"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         _check(record, about, pairs, tensors)
-        if not is_sealed(metadata, metadata[KEY], tensors):
-            raise ValueError("it was changed after it was written, or damaged")
+        check_seal(metadata, metadata[KEY], tensors)
     except MapsError:
         raise
     except KeyError as error:

@@ -9,6 +9,7 @@ from ..cache import replacing
 from ..errors import MapsError, ModelError
 from ..models.files import check_safetensors
 from ..models.messages import first_line
+from ..models.seal import SEAL, check_seal, seal
 from .sums import Sums
 
 KEY = "embspace_fit"
@@ -33,8 +34,9 @@ def save_state(
     }
     counts = {name: each.n for name, each in sums.items()}
     record = {"identity": identity, "done": done, "rows": counts, "checks": list(checks)}
+    said = json.dumps(record)
     with replacing(path) as temporary:
-        save_file(tensors, temporary, metadata={KEY: json.dumps(record)})
+        save_file(tensors, temporary, metadata={KEY: said, SEAL: seal(said, tensors)})
 
 
 def load_state(
@@ -49,14 +51,17 @@ def load_state(
     try:
         check_safetensors(path)
         file = safe_open(path, framework="pt")
-        record: dict[str, Any] = json.loads((file.metadata() or {})[KEY])
+        metadata = file.metadata() or {}
+        record: dict[str, Any] = json.loads(metadata[KEY])
         if record["identity"] != identity:
             raise MapsError(
                 f"{path} is the state of another fit (other weights, text or settings): delete it, "
                 "or leave out --resume."
             )
+        saved = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        check_seal(metadata, metadata[KEY], saved)
         for name, each in sums.items():
-            tensors = {key: file.get_tensor(f"{name}.{key}") for key in each.tensors()}
+            tensors = {key: saved[f"{name}.{key}"] for key in each.tensors()}
             each.load_tensors(tensors, int(record["rows"][name]))
         done = {name: int(n) for name, n in record["done"].items()}
         return done, [(int(rows), float(r2)) for rows, r2 in record["checks"]]

@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..cache import cache_folder, read_json, unfinished
-from ..errors import ModelError
+from ..cache import cache_folder, read_json, told, unfinished
+from ..errors import EmbspaceError, ModelError
 from .messages import first_line
 
 SOURCE = "embspace-source.json"  # in the unpacked folder: what it was made from
@@ -57,16 +57,14 @@ def _convert(path: Path, target: Path) -> None:
             raise ModelError(f"reading {path.name} needs {package}: pip install 'embspace[gguf]'.")
     work = None
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=unfinished(target.parent), dir=target.parent))
-        _write(path, work)
-        os.replace(work, target)
-    except OSError as error:
+        with told(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            work = Path(tempfile.mkdtemp(prefix=unfinished(target.parent), dir=target.parent))
+            _write(path, work)
+            os.replace(work, target)
+    except EmbspaceError:
         if _quantisation(target) is None:  # else another process was first
-            raise ModelError(
-                f"{path.name} cannot be unpacked to {target.parent}: {error.strerror or error} "
-                "(EMBSPACE_CACHE names another place)."
-            ) from error
+            raise
     finally:
         if work is not None:
             shutil.rmtree(work, ignore_errors=True)

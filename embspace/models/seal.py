@@ -19,6 +19,7 @@ def seal(record: str, tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def is_sealed(metadata: Mapping[str, str], record: str, tensors: Mapping[str, Tensor]) -> bool:
-    """Whether a file is as it was written."""
-    return metadata.get(SEAL) == seal(record, tensors)
+def check_seal(metadata: Mapping[str, str], record: str, tensors: Mapping[str, Tensor]) -> None:
+    """Raise ValueError where a file is not as it was written."""
+    if metadata.get(SEAL) != seal(record, tensors):
+        raise ValueError("it was changed after it was written, or damaged")

@@ -37,6 +37,10 @@ class Work:
     resumed: int = 0
     failures: list[str] = field(default_factory=list)
 
+    def counts(self) -> str:
+        """How often it was killed, went on and ended."""
+        return f"{self.kills} kills, {self.resumed} resumptions, {self.ends} results"
+
 
 def works(model: Path, text: Path) -> dict[str, Work]:
     """All kinds of work that can be killed."""
@@ -167,17 +171,13 @@ def main() -> int:
         for name in asked.what:
             work = works(model, text)[name]
             true, seconds = unbroken(work)
+            print(f"{name}: {seconds:.1f} s unbroken", flush=True)
             while work.kills < asked.kills and not work.failures:
                 found = broken(work, 1.2 * seconds, asked.kills, draw)
                 if found is not None and found != true:
                     differ = sorted(k for k in {*found, *true} if found.get(k) != true.get(k))
                     work.failures.append(f"another result: {differ}")
-            print(
-                f"{name}: {seconds:.1f} s unbroken; {work.kills} kills,",
-                f"{work.resumed} resumptions, {work.ends} results, {len(work.failures)} failures",
-                *work.failures,
-                flush=True,
-            )
+                print(f"{name}: {work.counts()}", *work.failures, flush=True)
             failed += len(work.failures)
     return 1 if failed else 0
 

@@ -7,14 +7,17 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from ...checking import index
 from ...errors import ModelError
 from ...models.files import check_safetensors, read_json_file
 from ...models.load import load as load_model
+from ...models.messages import first_line
 from ...models.model import Model
 from ...models.running import Running, run
+from ...models.seal import SEAL, check_seal, seal
 from ...models.states import padded
 from ..shared_tokens import shared_tokens
 from ..tuning.classifier import Head, averaged, read_head
@@ -108,10 +111,12 @@ class Stitched(nn.Module):
             "transplanted_blocks": self.tail.n,
             "labels": list(self.labels),
         }
+        said = json.dumps(record, indent=2) + "\n"
+        tensors = {"kernel": self.kernel.contiguous()}
         with whole(out) as made:
             made.mkdir(mode=0o755)
-            save_file({"kernel": self.kernel.contiguous()}, made / TENSORS)
-            (made / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf8")
+            save_file(tensors, made / TENSORS, metadata={SEAL: seal(said, tensors)})
+            (made / RECORD).write_text(said, encoding="utf8")
 
 
 def stitched(
@@ -139,24 +144,30 @@ def load_stitched(folder: str | Path, *, device: str = "cpu") -> Stitched:
 
     Raises ModelError where the folder is none of ours, or a model has other weights by now.
     """
-    from safetensors.torch import load_file
-
     path = Path(folder).expanduser()
     record = read_json_file(path / RECORD)
     if not isinstance(record, dict) or record.get("kind") != WHAT:
         raise ModelError(f"{path} holds no stitched model.")
-    a, b = (_same(record, side, device) for side in ("a", "b"))
-    check_safetensors(path / TENSORS)
-    matrix = load_file(path / TENSORS).get("kernel")
-    if matrix is None:
-        raise ModelError(f"{path / TENSORS} holds no kernel.")
-    counts = {"n_kept": record["kept_blocks"], "n_transplanted": record["transplanted_blocks"]}
+    try:
+        a, b = (_same(record[side], device) for side in ("a", "b"))
+        matrix = _kernel(path)
+        counts = {"n_kept": record["kept_blocks"], "n_transplanted": record["transplanted_blocks"]}
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise ModelError(f"{path} holds no whole stitched model: {first_line(error)}.") from error
     return Stitched(run(a, attention="fast"), run(b, attention="fast"), matrix, **counts)
 
 
-def _same(record: dict[str, Any], side: str, device: str) -> Model:
+def _kernel(path: Path) -> Tensor:
+    """The kernel of a folder that nobody changed. Raises what safetensors does, or ValueError."""
+    check_safetensors(path / TENSORS)
+    with safe_open(path / TENSORS, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        check_seal(file.metadata() or {}, (path / RECORD).read_text(encoding="utf8"), tensors)
+    return tensors["kernel"]
+
+
+def _same(was: dict[str, Any], device: str) -> Model:
     """One of the two models. Raises ModelError where its weights are others than they were."""
-    was = record[side]
     model = load_model(was["model"], revision=was["revision"], dtype=was["dtype"], device=device)
     if model.provenance["model_hash"] != was["model_hash"]:
         raise ModelError(

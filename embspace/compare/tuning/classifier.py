@@ -71,6 +71,8 @@ def read_head(model: "Model") -> Head:
         found = model.checkpoint.shape(name) if name in model.checkpoint else None
         if found != wanted:
             raise ModelError(f"{model.folder}: {name} is {found}, expected {wanted}.")
+        if not bool(torch.isfinite(model.weight(name)).all()):
+            raise ModelError(f"{model.folder}: {name} holds NaN or infinity.")
     return Head(model.weight(WEIGHT), model.weight(BIAS), labels, record)
 
 

@@ -16,6 +16,7 @@ from ...errors import EmbspaceError
 from ...models.corpus import mark_of
 from ...models.messages import first_line
 from ...models.running import quiet
+from ...models.seal import SEAL, check_seal, seal
 from .classifier import BIAS, RECORD, WEIGHT, Classifier
 
 if TYPE_CHECKING:
@@ -59,8 +60,9 @@ def save_state(path: Path, tensors: dict[str, Tensor], counts: dict[str, Any]) -
     from safetensors.torch import save_file
 
     kept = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    said = json.dumps(counts)
     with whole(path) as made:
-        save_file(kept, made, metadata={"state": json.dumps(counts)})
+        save_file(kept, made, metadata={"state": said, SEAL: seal(said, kept)})
 
 
 def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -69,9 +71,12 @@ def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
     try:
         with safe_open(path, framework="pt") as file:
-            counts = json.loads((file.metadata() or {})["state"])
-            return {name: file.get_tensor(name) for name in file.keys()}, counts  # noqa: SIM118
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
+            metadata = file.metadata() or {}
+            counts = json.loads(metadata["state"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        check_seal(metadata, metadata["state"], tensors)
+        return tensors, counts
+    except (OSError, ValueError, KeyError, RecursionError, SafetensorError) as error:
         raise EmbspaceError(f"{path} is no state of a training: {first_line(error)}.") from error
 
 
