@@ -42,7 +42,7 @@ class Trainer:
         self.rows = Rows(tokenizer, recipe.seed, real)
         self.rng = torch.Generator().manual_seed(recipe.seed)
         self.optimizer = _optimizer(self.model, recipe)
-        self.silent = silent_tokens(tokenizer, real)
+        self.silent = silent_tokens(tokenizer)
         self.seen, self.seconds = 0, 0.0
         self.losses: list[tuple[int, float]] = []
         self.resumed_at: list[int] = []
@@ -108,18 +108,15 @@ def _optimizer(model: PreTrainedModel, recipe: Recipe) -> torch.optim.AdamW:
     return torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=(0.9, 0.98), foreach=True)
 
 
-def silent_tokens(tokenizer: PreTrainedTokenizerFast, real: list[str]) -> Tensor:
-    """Return the ids that the training text hardly ever holds: steps on the way to longer pieces.
+def silent_tokens(tokenizer: PreTrainedTokenizerFast) -> Tensor:
+    """Return the ids that our own text hardly ever holds: pieces, and steps towards longer ones.
 
     All they would learn is never to be said, which makes their rows long and all alike; in
     vocabulary space they would then hide every other token. Their rows stay zero instead.
     """
     counts = torch.zeros(len(tokenizer), dtype=torch.long)
-    for share, seed in ((0.0, 5), (1.0, 6)) if real else ((0.0, 5),):
-        rows = Rows(tokenizer, seed, real)
-        rows.real_share = share
-        some = rows.batch(_COUNTED_ROWS, _LENGTH).flatten()
-        counts += torch.bincount(some, minlength=len(tokenizer))
+    some = Rows(tokenizer, 5, []).batch(_COUNTED_ROWS, _LENGTH).flatten()
+    counts += torch.bincount(some, minlength=len(tokenizer))
     counts[tokenizer.all_special_ids] = _SILENT_BELOW
     return (counts < _SILENT_BELOW).nonzero()[:, 0]
 

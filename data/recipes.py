@@ -28,8 +28,8 @@ class Recipe:
 
 
 RECIPES = {
-    "sample-gpt2": Recipe("gpt2", 11, 160, 4, 8, 4_000_000, 3e-3, 24, n_inner=96, weight_decay=0.5),
-    "sample-gpt2-b": Recipe("gpt2", 12, 128, 4, 4, 3_000_000, 2e-3, 24, "sample-gpt2"),
+    "sample-gpt2": Recipe("gpt2", 11, 160, 4, 8, 5_000_000, 3e-3, 24, n_inner=96, weight_decay=0.5),
+    "sample-gpt2-b": Recipe("gpt2", 12, 128, 4, 4, 3_500_000, 2e-3, 24, "sample-gpt2"),
     "sample-bert-a": Recipe("bert", 21, 128, 6, 4, 9_000_000, 1e-3, 32, n_positions=N_SHORT),
     "sample-bert-b": Recipe(
         "bert", 22, 128, 6, 4, 9_000_000, 1e-3, 32, "sample-bert-a", n_positions=N_SHORT
