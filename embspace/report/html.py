@@ -47,6 +47,7 @@ def fragment(result: Any) -> str:
     tables = "".join(_table(view) for view in page.views)
     notes = "".join(f'<div class="note">{escape(note)}</div>' for note in page.notes)
     maps = "".join(f"<div>{''.join(map(_map, family))}</div>" for family in page.maps)
+    maps += "".join(grid_table(grid) for grid in page.grids)
     title = f'<div class="title">{escape(page.title)}</div>'
     return f"{title}{about}{tables}{maps}{notes}"
 
