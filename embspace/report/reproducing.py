@@ -39,8 +39,8 @@ def reproduce(
     measures everything again. A step that the models do not allow is told with its reason.
     Raises EmbspaceError where `out` holds other things or cannot be written, without matplotlib.
     """
+    require_plot("figure.svg")
     keeper = Keeper(Path(out), paper)
-    require_plot(keeper.home / "figure.svg")
     kept: dict[str, Kept] = {}
     done: list[Done] = []
     for step in steps:
