@@ -65,6 +65,15 @@ def one_of(value: Any, names: Iterable[str], what: str) -> str:
     return value
 
 
+def is_unicode(text: str) -> bool:
+    """Whether a text has whole characters only: no lone surrogates, as odd bytes become."""
+    try:
+        text.encode("utf8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _short(value: Any) -> str:
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else text[:79] + "…"

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from .checking import one_of, positive
+from .checking import is_unicode, one_of, positive
 from .errors import VocabularyError
 from .labels import labels, scheme_of, token_texts
 from .models.messages import first_line
@@ -98,7 +98,7 @@ class VocabularySpace:
 
         Raises VocabularyError for an id out of range or an empty word.
         """
-        if not isinstance(word, str) or not _is_unicode(word):
+        if not isinstance(word, str) or not is_unicode(word):
             raise VocabularyError(f"{word!r} is no text: give a word, or #ID.")
         if re.fullmatch(r"#\d+", word):
             return [self._by_id(word[1:])]
@@ -339,11 +339,6 @@ def filter_names(filters: str | Iterable[str]) -> tuple[str, ...]:
     return names
 
 
-def _is_unicode(text: str) -> bool:
-    """Whether a text has no lone surrogates, as an argument of odd bytes has."""
-    return not any(0xD800 <= ord(c) <= 0xDFFF for c in text)
-
-
 def _printable_ascii(text: str) -> bool:
     return text.isascii() and text.isprintable() and bool(text.strip())
 
@@ -351,5 +346,5 @@ def _printable_ascii(text: str) -> bool:
 _TESTS: dict[str, Callable[[str], bool]] = {
     "ascii": _printable_ascii,
     "alnum": lambda text: text.strip().removeprefix("##").isalnum(),
-    "text": _is_unicode,
+    "text": is_unicode,
 }

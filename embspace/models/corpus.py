@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..checking import positive
+from ..checking import is_unicode, positive
 from ..errors import TextError
 from .aliases import bundled
 from .files import path_of
@@ -98,11 +98,20 @@ def default_corpus(model: "Model", limit: int | None = None) -> Corpus:
         ) from error
 
 
+def require_characters(texts: Iterable[str]) -> None:
+    """Raise TextError for a text with a lone surrogate, which no tokenizer reads."""
+    for text in texts:
+        if not is_unicode(text):
+            shown = ascii(text[:40])
+            raise TextError(f"{shown} holds half a character, which no tokenizer reads.")
+
+
 def _checked(lines: Iterable[str], source: str, limit: int | None) -> Corpus:
     kept = (line.strip() for line in lines)
     found = tuple(islice((line for line in kept if line), limit))
     if not found:
         raise TextError(f"{source} holds no text.")
+    require_characters(found)
     return Corpus(found, source)
 
 

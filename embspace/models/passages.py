@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..checking import index, positive, whole
 from ..checking import seed as checked_seed
 from ..errors import TextError
-from .corpus import Corpus
+from .corpus import Corpus, require_characters
 from .messages import first_line
 
 if TYPE_CHECKING:
@@ -107,9 +107,10 @@ class Encoder:
         return wanted
 
     def encode(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
-        """Ids of each text without special tokens, uncut. Raises TextError for an id that the
-        model's embedding does not have."""
+        """Ids of each text without special tokens, uncut. Raises TextError for half a character,
+        and for an id that the model's embedding does not have."""
         assert self.tokenizer is not None
+        require_characters(texts)
         found = self.tokenizer(
             list(texts), add_special_tokens=False, return_attention_mask=False, verbose=False
         )["input_ids"]

@@ -125,3 +125,17 @@ def test_the_ids_that_were_read_are_in_the_result(starting):
     start = starting.vocabulary.tokenizer.bos_token_id
     assert found.places[0].id == start
     assert json.loads(found.to_json())
+
+
+@pytest.mark.parametrize("text", ["a\udcff", "\ud800", "the \udc80 cats"])
+def test_half_a_character_is_refused_before_the_tokenizer_chokes_on_it(starting, text: str):
+    with pytest.raises(TextError, match="half a character"):
+        Encoder(starting).encode(["the cats", text])
+    with pytest.raises(TextError, match="half a character"):
+        lens(starting, text, "id")
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\u202ex", "\U0010ffff", "\ufffe", "\x1b[31m", "a\u0301"])
+def test_any_whole_character_is_read(starting, text: str):
+    (ids,) = Encoder(starting).encode([text])
+    assert ids and starting.vocabulary.tokenizer.decode(ids) == text
