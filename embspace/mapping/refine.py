@@ -247,7 +247,10 @@ class _Refining:
         tensors: dict[str, Tensor] = {}
         for l, m in self.maps.items():
             A, b = m.solution()
-            tensors[f"A.{l}-{n}"], tensors[f"b.{l}-{n}"] = A.detach().cpu(), b.detach().cpu()
+            tensors[f"A.{l}-{n}"], tensors[f"b.{l}-{n}"] = (
+                A.detach().cpu().contiguous(),
+                b.detach().cpu(),
+            )
         pairs = tuple(
             replace(pair, r2=None, r2_median=None, r2_pooled=None)  # of another map
             for pair in self.old.pairs

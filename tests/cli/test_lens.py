@@ -1,0 +1,73 @@
+"""`embspace lens` from the command line."""
+
+import json
+
+import pytest
+
+
+def test_a_prompt_is_a_grid_and_the_same_numbers_as_json(run, tiny_gpt2):
+    text = run("lens", "The cats saw", "-m", tiny_gpt2, "--map", "id", COLUMNS="80")
+    assert text.exit_code == 0 and "settled" in text.stdout and "layer" in text.stdout
+    data = json.loads(run("lens", "The cats saw", "-m", tiny_gpt2, "--map", "id", "--json").stdout)
+    grid = data["grids"]["id"]
+    assert grid["layers"] == ["0", "1", "2", "3"]
+    assert len(grid["tokens"][0]) == len(data["positions"]) == len(data["ids"])
+
+
+def test_one_position_is_a_table_of_its_top_tokens(run, tiny_gpt2):
+    found = run("lens", "The cats saw", "-m", tiny_gpt2, "--map", "id", "--positions", "last",
+                "--track", "s", COLUMNS="120")  # fmt: skip
+    assert found.exit_code == 0 and "entropy" in found.stdout and "answer" in found.stdout
+    assert "settled at layer" in found.stdout
+
+
+def test_page_and_figure_are_written_beside_csv(run, tiny_gpt2, in_folder):
+    found = run("lens", "The cats", "-m", tiny_gpt2, "--map", "id", "--html", "a.html",
+                "--plot", "a.svg", "--csv", "a.csv")  # fmt: skip
+    assert found.exit_code == 0, found.stderr
+    assert (in_folder / "a.html").read_text(encoding="utf8").startswith("<!DOCTYPE html>")
+    assert "<svg" in (in_folder / "a.svg").read_text(encoding="utf8")
+    assert (in_folder / "a.csv").read_text(encoding="utf8").startswith("kind,layer,position")
+
+
+def test_maps_are_fitted_once_and_remembered(run, tiny_gpt2, tmp_path):
+    text = tmp_path / "t.txt"
+    text.write_text("\n".join(f"The cats saw dog {n} in Rome" for n in range(60)))
+    arguments = ("lens", "The cats", "-m", tiny_gpt2, "--text", text, "--json")
+    first, second = (run(*arguments) for _ in range(2))
+    assert first.exit_code == 0, first.stderr
+    one, two = json.loads(first.stdout), json.loads(second.stdout)
+    assert list(one["grids"]) == ["id", "mat"] and one["grids"] == two["grids"]
+    assert "fitted now" in " ".join(one["notes"]) and "remembered" in " ".join(two["notes"])
+
+
+def test_generated_tokens_have_a_column_each(run, tiny_gpt2):
+    found = run("lens", "The cats", "-m", tiny_gpt2, "--map", "id", "--generate", "3", "--json")
+    data = json.loads(found.stdout)
+    new = data["ids"][-len(data["positions"]) :]
+    assert [place["answer"] for place in data["positions"]] == new
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("--layers", "x"), 2),
+        (("--positions", "3:1"), 2),
+        (("--generate", "2", "--positions", "last"), 2),
+        (("--compare", "--track", "s"), 2),
+        (("--compare", "--html", "x.html"), 2),
+        (("--layers", "9"), 1),
+        (("--positions", "77"), 1),
+        (("--track", "elephants and whales"), 1),
+        (("--map", "mad"), 1),
+        (("--html", "no/such/folder.html"), 1),
+        (("--plot", "x.txt"), 1),
+    ],
+    ids=str,
+)
+def test_mistakes_are_one_line(run, tiny_gpt2, arguments, code):
+    prompt = () if "--compare" in arguments else ("The cats",)
+    map_ = () if "--map" in arguments else ("--map", "id")
+    found = run("lens", *prompt, "-m", tiny_gpt2, *map_, *arguments)
+    assert found.exit_code == code and not found.stdout
+    assert code == 2 or len(found.stderr.strip().splitlines()) == 1
