@@ -1,0 +1,23 @@
+"""A paper's claims measured from a script: only the steps that read weights, then the verdicts.
+
+python examples/reproduce.py [MODEL [FOLDER]]
+"""
+
+import sys
+
+from rich import print as show
+
+import embspace
+from embspace.compare.reproduction.embedding import Cast, embedding_steps
+from embspace.report.reproducing import reproduce
+
+
+def main(name: str = "sample-gpt2", folder: str = "embedding-claims") -> None:
+    """Write figures, tables and the page, and print the claims."""
+    model = embspace.load(name)
+    steps = embedding_steps(Cast(model, text=None), quick=True)
+    show(reproduce("embedding", steps, folder, models={"model": model}, quick=True))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
