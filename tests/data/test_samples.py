@@ -200,12 +200,6 @@ def layers_on_the_diagonal(group: str, in_words: bool) -> int:
     return int((rows == columns).sum())
 
 
-def test_the_two_berts_align_in_what_their_heads_write_in_vocabulary_space() -> None:
-    assert layers_on_the_diagonal("W_O", True) >= 5
-    assert layers_on_the_diagonal("W_O", True) > layers_on_the_diagonal("W_O", False)
-
-
-@pytest.mark.xfail(strict=False, reason="the shipped seeds are trained too little: data/README.md")
 def test_the_two_berts_align_layer_by_layer_in_vocabulary_space_only() -> None:
     in_words = [layers_on_the_diagonal(group, True) for group in GROUPS]
     in_features = [layers_on_the_diagonal(group, False) for group in GROUPS]
