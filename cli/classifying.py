@@ -1,7 +1,6 @@
 """What `finetune`, `stitch` and `diff` share: options for labelled texts, and the work."""
 
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -57,8 +56,9 @@ def train(opening: Opening, output: Output, *, data: str, out: str, **how: Any) 
     """Open the model, fine-tune it, show how it went."""
     from embspace.compare.tuning.finetuning import finetune
     from embspace.compare.tuning.folder import check_out
+    from embspace.models.files import path_of
 
-    folder = Path(out).expanduser()
+    folder = path_of(out)
     check_out(folder, resume=how["resume"])
     result = finetune(opening.open(), data, folder, watch=watched("steps"), **how)
     say(f"wrote {out}")

@@ -23,8 +23,9 @@ def fit_maps(
     """Fit, keep the file, show r² by pair."""
     from embspace.mapping.distributed import process_group
     from embspace.mapping.fitting import fit
+    from embspace.models.files import path_of
 
-    path = Path(out or f"{Path(opening.model).name}.maps").expanduser()
+    path = path_of(out or f"{Path(opening.model).name}.maps")
     _require_folder(path)
     model = opening.open()
     corpus = reading.corpus(model)

@@ -74,12 +74,17 @@ def told(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError, ValueError) as error:  # no permission; links in a ring; a NUL
-        reason = (error.strerror if isinstance(error, OSError) else None) or error
-        raise EmbspaceError(f"{path} cannot be written: {reason}.") from error
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)[:200]
+        raise EmbspaceError(f"{_shown(path)} cannot be written: {reason}.") from error
     except Exception as error:
         if type(error).__name__ != "SafetensorError":  # its only word for a full disk
             raise
-        raise EmbspaceError(f"{path} cannot be written: {error}.") from error
+        raise EmbspaceError(f"{_shown(path)} cannot be written: {error}.") from error
+
+
+def _shown(path: Path) -> str:
+    text = str(path)
+    return text if len(text) <= 200 else f"{text[:199]}…"
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from .. import __version__
 from ..cache import cache_folder, read_json, write_atomically
 from ..errors import EmbspaceError, MapsError
 from ..models.corpus import Corpus, default_corpus, read_corpus
+from ..models.files import path_of
 from .cached import ENDING, fitted
 from .fitting import Progress
 from .imported import read_maps
@@ -130,7 +131,7 @@ def _several(asked: Any) -> list[Any]:
 
 
 def _from_file(path: str | Path, model: "Model") -> Maps:
-    if not Path(path).expanduser().exists() and len(Path(path).parts) == 1:
+    if not path_of(str(path)).exists() and len(Path(path).parts) == 1:
         raise MapsError(
             f"there is no lens {str(path)[:80]!r}: use id, {', '.join(FITTED)}, or a file of maps."
         )

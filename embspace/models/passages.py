@@ -253,7 +253,8 @@ def read_positions(path: Path, lines: Sequence[int], n_lines: int) -> list[int |
     try:
         found = [int(row) for row in path.read_text(encoding="utf8").split()]
     except (OSError, ValueError) as error:
-        raise TextError(f"{path} holds no list of positions: {first_line(error)}.") from error
+        shown, reason = str(path)[:200], first_line(error)
+        raise TextError(f"{shown} holds no list of positions: {reason}.") from error
     if len(found) == len(lines):
         places: list[int | None] = [None] * n_lines
         for line, place in zip(lines, found, strict=True):

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..cache import read_json, write_atomically
 from ..errors import EmbspaceError
+from ..models.files import path_of
 from ..results import Result
 from .html import fragment
 from .plots.drawing import figure_of
@@ -41,7 +42,7 @@ class Keeper:
 
     def __init__(self, home: Path, paper: str) -> None:
         """Raises EmbspaceError where the folder holds other things, or cannot be made."""
-        self.home = home.expanduser()
+        self.home = path_of(str(home))
         marker = self.home / MARKER
         try:
             self.home.mkdir(parents=True, exist_ok=True)

@@ -74,11 +74,17 @@ LOCAL: dict[str, tuple[Any, ...]] = {
     "score": ("{model}", *TEXT),
     "transfer": ("{model}", *TEXT, "--other", "{place}/words.txt", "--rows", 20),
     "submodules": ("{model}", *TEXT, "-l", 1, "--rows", 8),
+    "exit": ("{model}", *TEXT, "--rows", 8),
+    "alternate": ("{model}", *TEXT, "--rows", 8, "--schedule", "r2"),
     "maps": (),
     "check": ("{model}", "--layers", "0"),
     "models": (),
 }
-RUNNING = ("align", "diff", "fit", "score", "transfer", "submodules", "stitch", "finetune")
+OTHERS = {"reproduce"}  # whose steps are the other commands'
+RUNNING = (
+    *("align", "diff", "lens", "fit", "score", "transfer", "submodules", "exit", "alternate"),
+    *("stitch", "finetune"),
+)
 
 
 @pytest.fixture
@@ -90,6 +96,12 @@ def line(tiny_gpt2, place, tuned, tmp_path) -> Callable[[str], list[str]]:
         return [name, *(str(a).format(**where) for a in LOCAL[name])]
 
     return arguments
+
+
+def test_every_command_has_its_line_here():
+    from embspace_cli.main import COMMANDS
+
+    assert set(COMMANDS) == {*LOCAL, *OTHERS}
 
 
 @pytest.mark.parametrize("name", LOCAL)
@@ -235,7 +247,8 @@ def test_a_fit_that_is_interrupted_ends_with_130_and_no_traceback(forked, tiny_g
     while time.monotonic() < end and not _mapped(running.pid, tiny_gpt2):
         time.sleep(0.05)
     os.kill(running.pid, signal.SIGINT)
-    assert running.wait() == (130, "")
+    code, errors = running.wait()
+    assert code == 130 and errors.strip() == ""
     with os.fdopen(screen, "rb") as shown:
         assert shown.read() == b""
     assert list(tmp_path.iterdir()) == []
@@ -281,5 +294,27 @@ def test_wrong_values_of_the_commands_that_run_models_are_one_line(run, line, tm
         "finetune": ("--blocks", 9),
         "align": ("--groups", "X"),
         "diff": ("--words", "none.txt"),
+        "lens": ("--map", tmp_path / "none.maps"),
+        "exit": ("--exits", "9"),
+        "alternate": ("--budgets", "9"),
     }.items():
         in_one_line(run(*line(name), *wrong))
+
+
+PLACES = {  # options that name a file to write or to read
+    "fit": ("--out", "--text", "--positions-file"),
+    "finetune": ("--out", "--data"),
+    "stitch": ("--data", "--plot"),
+    "diff": ("--words",),
+    "lens": ("--map", "--html", "--text", "--plot"),
+    "score": ("--maps", "--csv", "--plot"),
+    "transfer": ("--other",),
+    "align": ("--plot", "--filter"),
+}
+
+
+@pytest.mark.parametrize("bad", ["~nobody-here/x.svg", "x" * 5000 + ".svg", "none/at/all.svg"])
+@pytest.mark.parametrize("name", PLACES)
+def test_places_that_cannot_be_are_one_line(run, line, name: str, bad: str):
+    for option in PLACES[name]:
+        in_one_line(run(*line(name), option, f"file:{bad}" if option == "--filter" else bad))

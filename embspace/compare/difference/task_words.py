@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ...errors import TextError, VocabularyError
+from ...models.files import path_of
 from ...models.messages import first_line
 from ...vocabulary import VocabularySpace
 
@@ -189,7 +190,7 @@ def read_words(path: str | Path | None) -> tuple[list[str], str]:
     Raises TextError where there is nothing to read.
     """
     home = Path(str(import_module("embspace_data").__file__)).parent / "words"
-    file = home / f"{OWN}.txt" if path is None else Path(path).expanduser()
+    file = home / f"{OWN}.txt" if path is None else path_of(str(path))
     try:
         lines = file.read_text(encoding="utf8").splitlines()
     except (OSError, ValueError) as error:

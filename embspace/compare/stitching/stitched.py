@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ...checking import index
 from ...errors import ModelError
-from ...models.files import check_safetensors, read_json_file
+from ...models.files import check_safetensors, path_of, read_json_file
 from ...models.load import load as load_model
 from ...models.messages import first_line
 from ...models.model import Model
@@ -101,7 +101,7 @@ class Stitched(nn.Module):
         """
         from safetensors.torch import save_file
 
-        out = Path(folder).expanduser()
+        out = path_of(str(folder))
         check_free(out)
         record = {
             "kind": WHAT,
@@ -144,7 +144,7 @@ def load_stitched(folder: str | Path, *, device: str = "cpu") -> Stitched:
 
     Raises ModelError where the folder is none of ours, or a model has other weights by now.
     """
-    path = Path(folder).expanduser()
+    path = path_of(str(folder))
     record = read_json_file(path / RECORD)
     if not isinstance(record, dict) or record.get("kind") != WHAT:
         raise ModelError(f"{path} holds no stitched model.")

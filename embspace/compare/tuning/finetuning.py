@@ -9,6 +9,7 @@ from typing import Any
 from ...checking import one_of, positive, whole
 from ...checking import seed as checked_seed
 from ...errors import EmbspaceError
+from ...models.files import path_of
 from ...models.model import Model
 from ...models.running import run
 from ...results import Result
@@ -97,7 +98,7 @@ def finetune(
     interruption `resume` goes on to the same result. `watch(steps, total)` wraps the steps.
     Raises EmbspaceError, before any training where `out` is there or cannot be written.
     """
-    out = Path(out).expanduser()
+    out = path_of(str(out))
     settings = _settings(model, blocks, epochs, rate, batch, patience, seed)
     one_of(keep, KEEPS, "end to keep")
     folder.check_out(out, resume=resume)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...cache import write_atomically
 from ...errors import EmbspaceError
+from ...models.files import path_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,7 +44,7 @@ def require_plot(path: str | Path) -> Path:
     Raises EmbspaceError for another kind of file than png, svg or pdf, for a folder that is not
     there, and without matplotlib.
     """
-    path = Path(path)
+    path = path_of(str(path))
     if path.suffix.lower().removeprefix(".") not in FORMATS:
         raise EmbspaceError(f"{path} is no figure's name: end it in .png, .svg or .pdf.")
     if not path.parent.is_dir():
