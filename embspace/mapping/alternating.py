@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 KS = (1, 5, 10)
 BEAM = 4
 TAKING = ("positions", "max_tokens", "special", "skip_first")
+AT_MASKS = (
+    "A masked model's maps are fitted at mask tokens, but a jump maps every position: blocks that "
+    "run after a jump attend over states that the maps were not fitted on."
+)
 
 
 @dataclass(frozen=True)
@@ -166,6 +170,7 @@ def alternate(
         **taken["scoring"].settings,
     }
     notes = (*half.maps.about.get("notes", ()), *half.notes, *taken["scoring"].notes(), *_few(r2))
+    notes = (*notes, *(() if model.family.causal else (AT_MASKS,)))
     scores = work.scores(entries, seed)
     return Alternation(n_layers, scores, settings, tuple(dict.fromkeys(notes)), model.provenance)
 
