@@ -49,6 +49,10 @@ def _yarn(**options: Any) -> dict[str, Any]:
     return {**shared, "rope_theta": 100.0, **options}
 
 
+SCALED = {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000.0}
+PLAIN = {"rope_type": "default", "rope_theta": 50.0}
+BY_KIND = {"full_attention": SCALED, "sliding_attention": PLAIN}
+FALCON = {k: v for k, v in TEXT.items() if k != "intermediate_size"} | {"ffn_hidden_size": 37}
 SIZES = {"hidden_size": 48, "n_layer": 3, "n_head": 6, "vocab_size": 307, "initializer_range": 0.5}
 MPT = {"d_model": 48, "n_layers": 3, "n_heads": 6, "vocab_size": 307, "initializer_range": 0.5}
 NEO = {
@@ -173,6 +177,42 @@ READ: dict[str, Build] = {
     "glm turned whole": _causal("Glm", **OWN_HEAD, pad_token_id=0, partial_rotary_factor=1.0),
     "smollm3 not turned at all": _causal(
         "SmolLM3", **GROUPED, no_rope_layers=[0, 0, 0], pad_token_id=0, attention_bias=True
+    ),
+    "gemma3 scaled on its full layers": _of(
+        "Gemma3ForCausalLM", "Gemma3TextConfig", **GEMMA23, rope_parameters=BY_KIND
+    ),
+    "modernbert of two bases": _masked(
+        "ModernBert",
+        **MODERN,
+        layer_types=["full_attention", "sliding_attention", "full_attention"],
+        rope_parameters=BY_KIND,
+    ),
+    "olmo3 yarn": _causal(
+        "Olmo3", **GROUPED, sliding_window=4, layer_types=KINDS, rope_parameters=_yarn()
+    ),
+    "stablelm yarn in part": _causal(
+        "StableLm", **GROUPED, rope_parameters=_yarn(partial_rotary_factor=0.5)
+    ),
+    "phi3 longrope in part": _causal(
+        "Phi3",
+        **GROUPED,
+        pad_token_id=0,
+        original_max_position_embeddings=8,
+        rope_parameters={
+            **{"rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
+            **{"short_factor": [1.0, 1.5], "long_factor": [2.0, 3.0]},
+        },
+    ),
+    "falcon dynamic": _causal(
+        "Falcon",
+        **{**FALCON, "max_position_embeddings": 9},
+        bias=True,
+        new_decoder_architecture=True,
+        num_kv_heads=2,
+        rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 500.0},
+    ),
+    "falcon without biases": _causal(
+        "Falcon", **FALCON, bias=False, multi_query=True, new_decoder_architecture=False
     ),
     # mixtures
     "mixtral of one expert a token": _causal(
