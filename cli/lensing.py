@@ -96,6 +96,7 @@ def compare_on_text(
         raise click.UsageError(f"--compare takes no {' and no '.join(wrong)}.")
     model = opening.open()
     corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
+    options: dict[str, Any] = {"special": False} if no_special else {}
     with Followed() as bar:
         result = compare_lenses(
             model,
@@ -105,7 +106,7 @@ def compare_on_text(
             rows=rows,
             progress=bar,
             seed=seed,
-            **({"special": False} if no_special else {}),
+            **options,
         )
     output.one(result)
     if plot:

@@ -48,7 +48,8 @@ class Agreement:
     """
 
     def __init__(self, model: "Model", norm: Norm, texts: list[Framed]) -> None:
-        self.model, self.norm, self.texts = model, norm, texts
+        self.model, self.texts = model, texts
+        self.norm: Norm = norm
         H, n = model.n_heads, len(texts)
         self.qk, self.vo = (Sums(n, model.n_layers, (H, H)) for _ in range(2))
         self.others = Sums(n, model.n_layers, (H,))

@@ -125,7 +125,8 @@ class Overlaps:
         seed: int = 0,
     ) -> None:
         one_of(against, AGAINST, "comparison")
-        self.model, self.against, self.corpus = model, against, corpus_of(model, texts)
+        self.model, self.corpus = model, corpus_of(model, texts)
+        self.against: Against = against
         self.k, self.m, self.seed = positive(k), positive(m, "m"), checked_seed(seed)
         self.passages = passages(
             model,

@@ -167,7 +167,9 @@ class Fitting:
     ) -> None:
         self.run_dtype, self.batch_tokens = run_dtype, batch_tokens
         self.model, self.corpus, self.split, self.taking = model, corpus, split, taking
-        self.plan, self.kind, self.products, self.group = plan, kind, products, group
+        self.plan, self.group = plan, group
+        self.kind: Kind = kind
+        self.products: Products = products
         self.state = None if state is None else _of_rank(Path(state), group)
         self.sets = self._passages()
         self.sums: dict[str, Sums] = {}

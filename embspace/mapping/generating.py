@@ -197,7 +197,8 @@ class _Generating:
             full.append(self._generate(never, fill, n_new))
             mine.append(self._generate(leaving, fill, n_new))
         one, other = mine[0], full[0]
-        others = [f for f in FILLS if f != fill] if compare_fills and not leaving.is_full else []
+        compared = compare_fills and not leaving.is_full
+        others: list[Fill] = [f for f in FILLS if f != fill] if compared else []
         if not _has_all(self.maps, leaving):
             others = [f for f in others if f != "maps"]
         agreements = {fill: self._agreement(one)}
@@ -208,8 +209,8 @@ class _Generating:
             for text, a, b, blocks in zip(texts, one.tokens, other.tokens, one.blocks, strict=True)
         )
         settings = self._settings(leaving, fill, n_new, repeats)
-        times = [tuple(each.seconds for each in runs) for runs in (mine, full)]
-        measures = Measures(*times, agreements)
+        mine_s, full_s = (tuple(each.seconds for each in runs) for runs in (mine, full))
+        measures = Measures(mine_s, full_s, agreements)
         return Generation(found, measures, leaving.n_layers, settings, self.model.provenance)
 
     def _settings(self, leaving: Leaving, fill: Fill, n_new: int, repeats: int) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def _unseen(
     corpus: Corpus, maps: Maps, lines: Iterable[int] | None
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """The lines, each text once, without those that the maps were fitted on."""
-    marks = set(maps.about.get("marks") or ())
+    marks: set[str] = set(maps.about.get("marks") or ())
     asked = range(len(corpus)) if lines is None else list(lines)
     kept: list[int] = []
     for i in asked:

@@ -72,7 +72,7 @@ class Jumping:
                         progress(what, n_done, n_all)
         every = torch.cat(lines)
         return [
-            Jumped(*(torch.cat(each) for each in zip(*found, strict=True)), every)
+            Jumped(torch.cat([rank for rank, _ in found]), torch.cat([s for _, s in found]), every)
             for found in parts
         ]
 

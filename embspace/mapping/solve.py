@@ -1,7 +1,7 @@
 """Least-squares maps from sums: one factorisation a source, shared by all its targets. [DIN] §3"""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -128,10 +128,11 @@ def _of_least_norm(gram: Tensor, scaled: Tensor, cross: Tensor, n: int, unit: fl
 
 def _reciprocal_condition(scaled: Tensor, factor: Tensor) -> float:
     """1-norm estimate of 1 / condition from a Cholesky factor (LAPACK's pocon)."""
-    from scipy.linalg.lapack import dpocon
+    from scipy.linalg import get_lapack_funcs
 
     norm = float(scaled.abs().sum(0).max())
-    found, _ = dpocon(factor.T.contiguous().cpu().numpy(), norm)
+    pocon: Any = get_lapack_funcs("pocon", dtype="float64")
+    found, _ = pocon(factor.T.contiguous().cpu().numpy(), norm)
     return float(found)
 
 

@@ -84,7 +84,8 @@ class Sums:
         products: Products = "float64",
         device: str | torch.device = "cpu",
     ) -> None:
-        self.plan, self.d, self.products, self.device = plan, d, products, torch.device(device)
+        self.plan, self.d, self.device = plan, d, torch.device(device)
+        self.products: Products = products
         self.n = 0
         zeros = {"dtype": torch.float64, "device": self.device}
         k = len(plan.spaces)

@@ -81,7 +81,7 @@ class RowCache(Cache):
     @property
     def filled(self) -> bool:
         """Whether every block has stored something here."""
-        return all(layer.is_initialized for layer in self.layers)
+        return all(getattr(layer, "is_initialized", False) for layer in self.layers)
 
 
 def tensor_of(rows: list[int], device: Any) -> Tensor:

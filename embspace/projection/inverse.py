@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -12,7 +12,7 @@ from ..checking import positive
 from ..checking import seed as checked_seed
 from ..errors import EmbspaceError
 from ..models.memory import Needs, flops_per_second
-from ..notation import INVERSES, Inverse
+from ..notation import Inverse
 from ..results import Result
 from .needs import needs_of_vectors
 from .vectors import FeedForwardReading
@@ -151,7 +151,7 @@ def _points(model: "Model", name: str, x: Tensor, grid: list[int]) -> Iterator[I
     true = x.double() @ x.double().T
     there = space.project(x)
     ranks = _ranks(there)
-    for inverse in INVERSES:
+    for inverse in get_args(Inverse):
         same = inverse == "transpose"
         back = there if same else space.project(space.back(x.T, inverse).T)  # X E'^T
         copies = _copies(there, ranks, back, ranks if same else _ranks(back), grid)

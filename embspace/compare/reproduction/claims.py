@@ -77,7 +77,11 @@ class Verdict:
 
 def read_claims(paper: str) -> tuple[Claim, ...]:
     """The claims of one paper ("jump" or "embedding"), in the order of its sections."""
-    text = files(__package__).joinpath("claims.json").read_text(encoding="utf8")
+    text = (
+        files(__package__ or "embspace.compare.reproduction")
+        .joinpath("claims.json")
+        .read_text(encoding="utf8")
+    )
     return tuple(Claim(**row) for row in json.loads(text)["claims"] if row["paper"] == paper)
 
 

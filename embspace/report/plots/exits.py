@@ -58,7 +58,7 @@ def plot_alternation(result: Alternation, path: str | Path) -> None:
             mine = [s for s in result.scores if s.name.partition(":")[0] in (kind, "full")]
             mine = [s for s in mine if s.name != "full" or kind != "rr"]
             mine.sort(key=lambda s: (s.n_run, s.name))
-            look = _look(n) | ({"linestyle": ""} if kind == "rr" else {})
+            look: dict[str, Any] = _look(n) | ({"linestyle": ""} if kind == "rr" else {})
             x = [s.n_run for s in mine]
             axes.plot(x, [s.precision[1] for s in mine], label=kind, **look)
             if kind != "rr":

@@ -22,9 +22,8 @@ def plot_lens(result: Lens, path: str | Path) -> None:
     wide, high = len(result.places), len(grids[0].rows)
     with drawn(path, max(4.0, CELL * wide + 1.2), len(grids) * (ROW * high + 0.9) + 0.3) as figure:
         panels = figure.subplots(len(grids), 1, squeeze=False)[:, 0]
-        for axes, grid in zip(panels, grids, strict=True):
-            image = _grid(axes, grid)
-        figure.colorbar(image, ax=panels.tolist(), label="probability", fraction=0.03)
+        images = [_grid(axes, grid) for axes, grid in zip(panels, grids, strict=True)]
+        figure.colorbar(images[-1], ax=panels.tolist(), label="probability", fraction=0.03)
         figure.suptitle(clipped(model_name(result.provenance), 60), fontsize=9)
 
 

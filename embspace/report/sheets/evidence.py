@@ -190,7 +190,7 @@ def _(result: Trust) -> Sheet:
         f"(hash {settings.get('text_hash')})",
         settings_line(settings),
     )
-    circuits = dict.fromkeys(head.circuit for head in result.heads)
+    circuits: list[Circuit] = [*dict.fromkeys(head.circuit for head in result.heads)]
     views = tuple(_graded(result, circuit) for circuit in circuits)
     return Sheet(title, about, views, (RULE, *result.notes, *origin(result.provenance)))
 
