@@ -35,7 +35,8 @@ nav a { margin-right: 1rem; white-space: nowrap; }
 .claims th { text-align: left; color: var(--faint); font-weight: 500; }
 .claims th, .claims td { padding: .5rem .9rem .5rem 0; vertical-align: top;
   border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
-.claims .says { width: 38%; } .claims .verdict { white-space: nowrap; font-weight: 600; }
+.claims .says { width: 36%; } .claims td[data-of="ours"] { width: 26%; }
+.claims .verdict { white-space: nowrap; font-weight: 600; }
 .holds .verdict { color: var(--good); } .fails .verdict { color: var(--bad); }
 .void .verdict { color: var(--faint); font-weight: 400; }
 .rule { font: .8rem ui-monospace, monospace; color: var(--faint); }
@@ -50,7 +51,7 @@ nav a { margin-right: 1rem; white-space: nowrap; }
   .claims thead { display: none; }
   .claims tr { display: block; padding: .6rem 0; border-bottom: 1px solid var(--line); }
   .claims td { display: block; border: 0; padding: .1rem 0; }
-  .claims .says { width: auto; }
+  .claims .says, .claims td[data-of="ours"] { width: auto; }
   .claims td[data-of]:not(:empty)::before { content: attr(data-of) ": "; color: var(--faint); }
   .figure svg { min-width: 34rem; }
 }
