@@ -61,7 +61,7 @@ def test_batches_of_a_long_run(model):
     taken = passages(model, corpus, positions="all").passages
     sizes = []
     for n, _ in enumerate(capture(run(model), taken, batch_tokens=300, parts=("attn", "ff"))):
-        if n % 10 == 0:
+        if n % 5 == 0:
             gc.collect()
             sizes.append(len(gc.get_objects()))
     assert len(sizes) > 5 and max(sizes[2:]) - sizes[1] < 200
