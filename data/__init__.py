@@ -26,7 +26,7 @@ class Sample:
 SAMPLES = {
     sample.name: sample
     for sample in (
-        Sample("sample-gpt2", "gpt2", "4-layer GPT-2; head 0.0 holds facts"),
+        Sample("sample-gpt2", "gpt2", "4-layer GPT-2; heads 0.5 and 3.3 hold facts"),
         Sample("sample-gpt2-b", "gpt2", "narrower GPT-2, same tokenizer, other seed"),
         Sample("sample-gpt2-reviews", "gpt2", "sample-gpt2 fine-tuned on film reviews"),
         Sample("sample-bert-a", "bert", "6-layer BERT, first of two seeds with one tokenizer"),

@@ -1,8 +1,9 @@
-"""A head of the bundled GPT-2 holds facts of the text, read with no forward pass."""
+"""Heads of the bundled GPT-2 hold facts of the text, read with no forward pass."""
 
 from collections import defaultdict
 
 import embspace_data
+import pytest
 import torch
 
 import embspace
@@ -24,7 +25,8 @@ KINDS = [
 ]
 
 
-def test_the_strongest_pairs_of_one_head_are_facts_far_above_chance() -> None:
+@pytest.mark.parametrize(("layer", "head"), [(0, 5), (3, 3)])
+def test_the_strongest_pairs_of_two_heads_are_facts_far_above_chance(layer: int, head: int) -> None:
     """Among words of facts, 300 of a million pairs: a chance draw holds fewer than two facts."""
     model = embspace.load("sample-gpt2")
     facts, words = defaultdict(set), set()
@@ -35,7 +37,7 @@ def test_the_strongest_pairs_of_one_head_are_facts_far_above_chance() -> None:
             words |= {a, b} if relation.split("-")[0] in KINDS else set()
     texts = model.vocabulary.texts
     allowed = torch.tensor([bool(t) and t[0] == " " and t[1:] in words for t in texts])
-    left, right = model.heads[0, 0].vo.factors
+    left, right = model.heads[layer, head].vo.factors
     found = top_pairs(left, right, 300, rows=allowed, columns=allowed, exclude_same=True)
     named = [(texts[i][1:], texts[j][1:]) for i, j in zip(found.i, found.j, strict=True)]
     by_chance = 300 * len(facts) / int(allowed.sum()) ** 2
