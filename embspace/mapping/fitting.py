@@ -249,16 +249,20 @@ class Fitting:
         n_all = sum(each.n_tokens for each in self.sets.values()) // self.group.size
         n_read = 0
         for name, each in self.sets.items():
+            if until_converged and self._idle():  # so judged before what goes on here stopped
+                break
             for states in self._captured(running, each, self.done[name]):
                 self.sums[name].add(self._rows(states))
                 self.done[name] += 1
                 n_read += states.n_tokens
                 if progress:
                     progress(name, n_read, n_all)
+                if name == "fit":  # before the state is saved: what goes on must not judge later
+                    self._judge(on_check)
                 if self.state and time.monotonic() - saved > SAVE_EVERY_S:
                     self._save(self.state, identity)
                     saved = time.monotonic()
-                if name == "fit" and self._converged(on_check) and until_converged:
+                if until_converged and self._idle():
                     break
         for each in self.sums.values():
             self.group.add_up(each)
@@ -291,21 +295,24 @@ class Fitting:
             found |= {f"{layer}.{part}.in": x, f"{layer}.{part}.out": y}
         return found
 
-    def _converged(self, on_check: Callable[[Check], None] | None) -> bool:
-        """Judge the maps each time the rows have grown enough; whether more rows are idle."""
+    def _judge(self, on_check: Callable[[Check], None] | None) -> None:
+        """Judge the maps each time the rows have grown enough."""
         if self.group.size > 1:  # no process has seen all rows
-            return False
+            return
         sums = self.sums["fit"]
         least = self.checks[-1].rows * CHECKS_BY if self.checks else max(CHECKS_FROM, self.model.d)
         final = str(self.model.n_layers)
         if "score" not in self.sums or final not in self.plan.spaces or sums.n < least:
-            return False
+            return
         sources = [s for s, row in self.plan.targets.items() if final in row]
         r2 = [self._r2_now(s, final) for s in sources[:: max(1, len(sources) // 4)][:5]]
         self.checks.append(Check(sums.n, sum(r2) / len(r2)))
         if on_check:
             on_check(self.checks[-1])
-        before = [c for c in self.checks[:-1] if c.rows * 2 <= sums.n * 1.001]
+
+    def _idle(self) -> bool:
+        """Whether the last rows no longer raised held-out r², as judged so far."""
+        before = [c for c in self.checks[:-1] if c.rows * 2 <= self.checks[-1].rows * 1.001]
         return bool(before) and self.checks[-1].r2 - before[-1].r2 < CONVERGED
 
     def _r2_now(self, source: str, target: str) -> float:
