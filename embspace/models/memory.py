@@ -4,6 +4,7 @@ import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -46,6 +47,28 @@ def free_memory(device: torch.device | None = None) -> int:
     import psutil
 
     return min(int(psutil.virtual_memory().available), _container_room())
+
+
+def give_back() -> None:
+    """Hand freed memory back to the system, where glibc would keep it.
+
+    Tensors of a batch's size come and go between small ones that stay: without this the heap of a
+    long run grows to many times what is in use.
+    """
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _malloc_trim() -> Any:
+    """glibc's function, or None on other systems."""
+    import ctypes
+
+    try:
+        return ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError, TypeError):
+        return None
 
 
 def gigabytes(n_bytes: float) -> str:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from ..errors import EmbspaceError, ModelError
 from .layout import spell
+from .memory import give_back
 from .messages import first_line
 from .model import Model
 from .passages import Passage
@@ -92,6 +93,7 @@ def capture(
         for batch in islice(every, share[0] + skip_batches * share[1], None, share[1]):
             recorder.run(batch)
             yield recorder.taken(batch, dtype, where)
+            give_back()
 
 
 def capture_all(running: Running, passes: Sequence[Passage], **options: Any) -> States:
