@@ -15,7 +15,7 @@ from ..cache import replacing
 from ..errors import MapsError, ModelError
 from ..models.files import check_safetensors, path_of
 from ..models.messages import first_line
-from ..models.seal import SEAL, check_seal, seal
+from ..models.seal import sealed, unsealed
 from ..results import Result
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class Maps(Result):
         record = {"format": FORMAT, "means": MEANING, "about": self.about, "pairs": self.rows()}
         said = json.dumps(record)
         tensors = {name: t.float().contiguous() for name, t in self.tensors.items()}
-        metadata = {KEY: said, SEAL: seal(said, tensors)}
+        metadata = {KEY: sealed(said, tensors)}
         with replacing(Path(path)) as temporary:
             save_file(tensors, temporary, metadata=metadata)
         return Path(path)
@@ -166,12 +166,11 @@ def _read(path: Path) -> Maps:
     try:
         check_safetensors(path)
         file = safe_open(path, framework="pt")
-        metadata = file.metadata() or {}
-        record = json.loads(metadata[KEY])
-        about, pairs = record["about"], tuple(PairFit(**row) for row in record["pairs"])
+        entry = (file.metadata() or {})[KEY]
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        record = json.loads(unsealed(entry, tensors))
+        about, pairs = record["about"], tuple(PairFit(**row) for row in record["pairs"])
         _check(record, about, pairs, tensors)
-        check_seal(metadata, metadata[KEY], tensors)
     except MapsError:
         raise
     except KeyError as error:

@@ -9,7 +9,7 @@ from ..cache import replacing
 from ..errors import MapsError, ModelError
 from ..models.files import check_safetensors
 from ..models.messages import first_line
-from ..models.seal import SEAL, check_seal, seal
+from ..models.seal import sealed, unsealed
 from .sums import Sums
 
 KEY = "embspace_fit"
@@ -36,7 +36,7 @@ def save_state(
     record = {"identity": identity, "done": done, "rows": counts, "checks": list(checks)}
     said = json.dumps(record)
     with replacing(path) as temporary:
-        save_file(tensors, temporary, metadata={KEY: said, SEAL: seal(said, tensors)})
+        save_file(tensors, temporary, metadata={KEY: sealed(said, tensors)})
 
 
 def load_state(
@@ -51,15 +51,14 @@ def load_state(
     try:
         check_safetensors(path)
         file = safe_open(path, framework="pt")
-        metadata = file.metadata() or {}
-        record: dict[str, Any] = json.loads(metadata[KEY])
+        entry = (file.metadata() or {})[KEY]
+        saved = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        record: dict[str, Any] = json.loads(unsealed(entry, saved))
         if record["identity"] != identity:
             raise MapsError(
                 f"{path} is the state of another fit (other weights, text or settings): delete it, "
                 "or leave out --resume."
             )
-        saved = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        check_seal(metadata, metadata[KEY], saved)
         for name, each in sums.items():
             tensors = {key: saved[f"{name}.{key}"] for key in each.tensors()}
             each.load_tensors(tensors, int(record["rows"][name]))

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-SEAL = "embspace_seal"  # its name in the file's metadata
-
 
 def seal(record: str, tensors: Mapping[str, Tensor]) -> str:
     """32 hex digits over a record and the names, dtypes, shapes and bytes of dense tensors."""
@@ -19,7 +17,14 @@ def seal(record: str, tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def check_seal(metadata: Mapping[str, str], record: str, tensors: Mapping[str, Tensor]) -> None:
-    """Raise ValueError where a file is not as it was written."""
-    if metadata.get(SEAL) != seal(record, tensors):
+def sealed(record: str, tensors: Mapping[str, Tensor]) -> str:
+    """A record with its seal before it: one entry of a file's metadata, whose order is not ours."""
+    return f"{seal(record, tensors)}\n{record}"
+
+
+def unsealed(entry: str, tensors: Mapping[str, Tensor]) -> str:
+    """The record of such an entry. Raises ValueError where a file is not as it was written."""
+    found, _, record = entry.partition("\n")
+    if found != seal(record, tensors):
         raise ValueError("it was changed after it was written, or damaged")
+    return record

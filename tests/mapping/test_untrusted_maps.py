@@ -19,7 +19,7 @@ from embspace.errors import EmbspaceError, MapsError
 from embspace.mapping.fitting import fit
 from embspace.mapping.imported import read_maps
 from embspace.mapping.maps import KEY, Maps
-from embspace.models.seal import SEAL, seal
+from embspace.models.seal import sealed
 
 TEXTS = [f"the {chr(65 + n % 26)} cat {n} saw Paris and Rome" for n in range(60)]
 MANY = settings(
@@ -38,6 +38,11 @@ def kept(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("maps") / "tiny.maps"
     fit(model, TEXTS, kind="affine").save(path)
     return path
+
+
+def test_the_file_has_one_entry_of_metadata_for_the_library_writes_several_in_any_order(kept):
+    with safe_open(kept, framework="pt") as file:
+        assert set(file.metadata()) == {KEY}
 
 
 def test_what_was_written_is_read_again_to_the_bit(model, kept):
@@ -85,11 +90,11 @@ def refused(path: Path, content: bytes, model: Any, kept: Path) -> None:
 def rewritten(kept: Path, path: Path, change: Callable[[dict[str, Any], dict[str, Any]], Any]):
     """The file with its record or tensors changed, and sealed as if embspace had written it."""
     with safe_open(kept, framework="pt") as file:
-        record = json.loads(file.metadata()[KEY])
+        record = json.loads(file.metadata()[KEY].split("\n", 1)[1])
     tensors = load_file(kept)
     change(record, tensors)
     said = json.dumps(record)
-    save_file(tensors, path, metadata={KEY: said, SEAL: seal(said, tensors)})
+    save_file(tensors, path, metadata={KEY: sealed(said, tensors)})
     return path
 
 
@@ -137,7 +142,7 @@ def test_contents_of_the_wrong_kind_are_refused_in_one_sentence(model, kept, tmp
 def test_a_record_that_is_endlessly_nested_is_refused(kept, tmp_path):
     deep = "[" * 100_000
     tensors = load_file(kept)
-    save_file(tensors, tmp_path / "x.maps", metadata={KEY: deep, SEAL: seal(deep, tensors)})
+    save_file(tensors, tmp_path / "x.maps", metadata={KEY: sealed(deep, tensors)})
     with pytest.raises(MapsError, match="cannot be read as maps"):
         Maps.load(tmp_path / "x.maps")
 

@@ -16,7 +16,7 @@ from ...errors import EmbspaceError
 from ...models.corpus import mark_of
 from ...models.messages import first_line
 from ...models.running import quiet
-from ...models.seal import SEAL, check_seal, seal
+from ...models.seal import sealed, unsealed
 from .classifier import BIAS, RECORD, WEIGHT, Classifier
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def save_state(path: Path, tensors: dict[str, Tensor], counts: dict[str, Any]) -
     kept = {name: tensor.contiguous() for name, tensor in tensors.items()}
     said = json.dumps(counts)
     with whole(path) as made:
-        save_file(kept, made, metadata={"state": said, SEAL: seal(said, kept)})
+        save_file(kept, made, metadata={"state": sealed(said, kept)})
 
 
 def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -71,11 +71,9 @@ def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            counts = json.loads(metadata["state"])
+            entry = (file.metadata() or {})["state"]
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        check_seal(metadata, metadata["state"], tensors)
-        return tensors, counts
+        return tensors, json.loads(unsealed(entry, tensors))
     except (OSError, ValueError, KeyError, RecursionError, SafetensorError) as error:
         raise EmbspaceError(f"{path} is no state of a training: {first_line(error)}.") from error
 
