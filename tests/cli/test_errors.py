@@ -196,9 +196,9 @@ def test_an_interrupted_csv_leaves_no_file(run, tiny_gpt2, tmp_path, monkeypatch
 def test_too_little_memory_is_refused_before_the_work(
     run, tiny_gpt2, monkeypatch, arguments, way_out
 ):
-    from embspace.projection import needs
+    from embspace.models import memory
 
-    monkeypatch.setattr(needs, "free_memory", lambda device=None: 1000)
+    monkeypatch.setattr(memory, "free_memory", lambda device=None: 1000)
     command, *rest = arguments
     assert way_out in fails(run(command, tiny_gpt2, *rest))
 

@@ -163,7 +163,10 @@ def test_grades_follow_the_rule():
     assert grade_of(strong, {"heads": Estimate(0.1, None, None, 1)}) == "none"
 
 
-def test_grades_are_kept_for_these_weights_and_norms_only(tiny_gpt2, as_it_reads):
+def test_grades_are_kept_for_these_weights_and_norms_only(
+    tiny_gpt2, as_it_reads, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("EMBSPACE_CACHE", str(tmp_path))  # that no other test has filled
     model = embspace.load(as_it_reads)
     assert recall(model) is None
     result = trust(model, read_corpus(TEXTS))
