@@ -43,7 +43,7 @@ from .texts import Reading, text_options
     type=click.Choice(["float64", "float32"]),
     default="float64",
     show_default=True,
-    help="Of the sums: float32 is faster and within 1e-4 in r².",
+    help="Of the sums: float32 is faster, and may be off in the third decimal of r².",
 )
 @click.option(
     "--device-map", type=click.Choice(["auto"]), help="Spread a large model (accelerate)."

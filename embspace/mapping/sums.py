@@ -73,7 +73,8 @@ class Sums:
 
     `products` "float32" multiplies in float32, with a fixed vector near the mean taken off first
     (put back exactly, in float64, when a moment is asked for) and float64 accumulation over chunks
-    of rows: faster, at about 1e-6 relative. Rows may come in any order and number.
+    of rows: up to twice as fast, at about 1e-6 relative in the sums; where states are nearly
+    dependent that is amplified, up to 2e-3 in r² measured. Rows may come in any order and number.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Sums:
             source: torch.zeros(d, d * (1 + len(row)), **zeros)
             for source, row in plan.targets.items()
         }
+        self._product = torch.empty(self.d, 0, device=self.device)
         self._at = {space: n for n, space in enumerate(plan.spaces)}
         self._spans = {source: self._span(source) for source in plan.targets}
 
@@ -125,9 +127,15 @@ class Sums:
             x = side_by_side[:, at : at + self.d]
             y = self._columns(side_by_side, source)
             if self.products == "float32":
-                block += x.T @ y
+                block += torch.mm(x.T, y, out=self._room(y.shape[1]))
             else:
                 block.addmm_(x.T, y)
+
+    def _room(self, width: int) -> Tensor:
+        """Room for one product in float32, taken once: fresh memory costs as much as the product."""
+        if self._product.shape[1] < width:
+            self._product = torch.empty(self.d, width, device=self.device)
+        return self._product.flatten()[: self.d * width].view(self.d, width)
 
     def _span(self, source: str) -> slice | Tensor:
         """Columns of a source and its targets: a slice where they lie side by side."""
