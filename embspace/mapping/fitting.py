@@ -79,7 +79,7 @@ def fit(
     without intercept, the paper's), "affine", "ridge" (strength `ridge`, or chosen on a quarter of
     the rows to fit that is kept apart for it). lines: which lines to fit; held_out: which to
     score, or their share (a quarter); rows: so many lines at most; positions, max_tokens, special,
-    skip_first: see `passages`. products "float32" multiplies in float32 and adds up in float64 (see `Sums`).
+    skip_first: see `passages`. products: see `Sums`.
     run_dtype: of the forward pass. until_converged: stop when more rows no longer raise held-out
     r². state: file that a fit writes as it goes and `resume` goes on from, to the same result.
     keep "final": score all pairs, keep the matrices of those to the last state only.

@@ -132,7 +132,7 @@ class Sums:
                 block.addmm_(x.T, y)
 
     def _room(self, width: int) -> Tensor:
-        """Room for one product in float32, taken once: fresh memory costs as much as the product."""
+        """Room for one product in float32, taken once: fresh memory is slow to come by."""
         if self._product.shape[1] < width:
             self._product = torch.empty(self.d, width, device=self.device)
         return self._product.flatten()[: self.d * width].view(self.d, width)
