@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from .options import plot_option, seed_option
 from .output import Output
 from .terminal import console, say
 
@@ -13,26 +14,15 @@ if TYPE_CHECKING:
     from embspace.results import Result
 
 Item = TypeVar("Item")
-seed_option = click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of what is drawn."
-)
-
-
-def _drawable(ctx: click.Context, parameter: click.Parameter, path: str | None) -> str | None:
-    """Refuse a figure that could not be written before the work starts, not after."""
-    if path is not None:
-        from embspace.report.plots.figures import require_plot
-
-        require_plot(path)
-    return path
-
-
-plot_option = click.option(
-    "--plot",
-    metavar="FILE",
-    callback=_drawable,
-    help="Draw a figure: .svg, .pdf or .png (needs embspace[plot]).",
-)
+__all__ = [
+    "WAY_OUT",
+    "finish",
+    "followed",
+    "plot_option",
+    "read_text",
+    "seed_option",
+    "text_options",
+]
 WAY_OUT = "measure fewer vectors, or use --dtype float32."
 
 
