@@ -35,6 +35,7 @@ from .texts import Reading, text_options
     help="Least squares without intercept (the paper's), with one, or with a penalty.",
 )
 @click.option("--ridge", type=float, metavar="λ", help="The penalty.  [default: chosen]")
+@click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
 @click.option("--rows", type=click.IntRange(min=1), metavar="N", help="Fit so many lines at most.")
 @click.option("--until-converged", is_flag=True, help="Stop when more rows no longer help.")
 @click.option("--resume", is_flag=True, help="Go on from what an unfinished run left behind.")

@@ -18,6 +18,7 @@ def fit_maps(
     reading: Reading,
     *,
     out: str | None,
+    overwrite: bool,
     **how: Any,
 ) -> None:
     """Fit, keep the file, show r² by pair."""
@@ -26,7 +27,7 @@ def fit_maps(
     from embspace.models.files import path_of
 
     path = path_of(out or f"{Path(opening.model).name}.maps")
-    _require_folder(path)
+    _require_room(path, overwrite)
     model = opening.open()
     corpus = reading.corpus(model)
     state = path.with_name(path.name + ".state")
@@ -53,12 +54,14 @@ def fit_maps(
     output.one(maps)
 
 
-def _require_folder(path: Path) -> None:
+def _require_room(path: Path, overwrite: bool) -> None:
     """Refuse before long work what could not be written after it."""
     from embspace.errors import EmbspaceError
 
     if path.is_dir() or not path.parent.is_dir():
         raise EmbspaceError(f"{path} cannot be written: give --out the name of a file.")
+    if path.exists() and not overwrite:
+        raise EmbspaceError(f"{path} is there already: give another --out, or --overwrite.")
 
 
 def _told(check: "Check") -> None:

@@ -102,6 +102,11 @@ def command(opening: Opening, output: Output, **given: Any) -> None:
         embspace lens --compare
     """
     from .lensing import compare_on_text, look_at_prompt
+    from .token import names_a_model
+
+    prompt = given.get("prompt")
+    if prompt and names_a_model(prompt):
+        raise click.UsageError(f"{prompt!r} is a model, not a prompt: give it with -m.")
 
     compare = given.pop("compare")
     (compare_on_text if compare else look_at_prompt)(opening, output, **given)

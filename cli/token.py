@@ -38,7 +38,7 @@ def words_argument(command: o.Command) -> o.Command:
     @functools.wraps(command)
     def with_words(*, given: tuple[str, ...], **rest: Any) -> Any:
         model, words = (given[0], given[1:]) if len(given) > 1 else (DEFAULT_SAMPLE, given)
-        if len(given) == 1 and _names_a_model(given[0]):
+        if len(given) == 1 and names_a_model(given[0]):
             raise click.UsageError(
                 f"no WORD given: {given[0]!r} is a model. For the word itself, name both: "
                 f"embspace token {DEFAULT_SAMPLE} {given[0]}"
@@ -48,7 +48,7 @@ def words_argument(command: o.Command) -> o.Command:
     return with_words
 
 
-def _names_a_model(text: str) -> bool:
+def names_a_model(text: str) -> bool:
     """Whether a single argument is rather a model than a word: sample, alias or path."""
     is_path = os.sep in text or text in (".", "..") or text.endswith(".gguf")
     try:

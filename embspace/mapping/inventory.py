@@ -35,7 +35,13 @@ def _of(path: Path) -> dict[str, Any]:
     try:
         maps = Maps.load(path)
     except MapsError:
-        return found | {"model": "(damaged)", "kind": "", "pairs": 0, "rows": 0, "text": ""}
+        return found | {
+            "model": "(damaged, or of another version: fitted again when needed)",
+            "kind": "",
+            "pairs": 0,
+            "rows": 0,
+            "text": "",
+        }
     about = maps.about
     return found | {
         "model": str(about.get("model")),

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -238,13 +239,18 @@ def test_two_processes_fill_the_same_cache_with_the_same(forked, line, tmp_path,
     assert Maps.load(kept).kind == "mat"
 
 
-def test_a_fit_that_is_interrupted_ends_with_130_and_no_traceback(forked, tiny_gpt2, tmp_path):
-    command = ["fit", tiny_gpt2, "--no-check", "--text", "sample:reference", "--positions", "all"]
+def test_a_fit_that_is_interrupted_ends_with_130_and_no_traceback(
+    forked, tiny_gpt2, tmp_path, tmp_path_factory
+):
+    # a folder that no process before has opened: seen open, the work has begun
+    model = tmp_path_factory.mktemp("own") / "model"
+    shutil.copytree(tiny_gpt2, model)
+    command = ["fit", model, "--no-check", "--text", "sample:reference", "--positions", "all"]
     screen, stdout = os.pipe()
     running = forked([*command, "--out", tmp_path / "x.maps"], stdout=stdout)
     os.close(stdout)
     end = time.monotonic() + 300
-    while time.monotonic() < end and not _mapped(running.pid, tiny_gpt2):
+    while time.monotonic() < end and not _mapped(running.pid, model):
         time.sleep(0.05)
     os.kill(running.pid, signal.SIGINT)
     code, errors = running.wait()

@@ -1,6 +1,7 @@
 """The command line, run in this process and in others."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,7 +25,12 @@ def run() -> Callable[..., Result]:
 
 @pytest.fixture
 def process() -> Callable[..., Any]:
-    """The same as a process of its own; returns the Popen."""
+    """The same as a process of its own; returns the Popen.
+
+    It gets interrupts even where the tests run in a background that ignores them.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def start(*arguments: object, **env: str) -> "subprocess.Popen[str]":
         return subprocess.Popen(

@@ -83,6 +83,12 @@ def _notes(result: Maps) -> tuple[str, ...]:
             f"The rows do not determine {len(cut)} of {len(result.pairs)} maps: directions below "
             f"the cut ({cut[0].cut:.0e} of the largest) count as absent."
         )
+    worse = [p for p in result.pairs if p.r2 is not None and p.r2 < (p.r2_id or 0.0)]
+    if worse and not any("." in p.source for p in worse):
+        found.append(
+            f"{len(worse)} of {len(result.pairs)} maps are worse than the identity on held-out "
+            "rows: fit more rows, or --kind ridge."
+        )
     constant = max((p.n_constant for p in result.pairs), default=0)
     if constant:
         found.append(f"Up to {constant} constant coordinates are left out of r².")

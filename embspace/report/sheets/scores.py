@@ -16,7 +16,8 @@ NAMES = {"precision@1": "P@1", "precision@5": "P@5", "precision@10": "P@10"} | {
 DROPS = {"precision@5": 2, "kl": 3, "precision@10": 5}
 MEANING = (
     "P@k: the map's first token is among the model's own k first. Surprisal: −log p_model of it, "
-    "nats. KL(model ‖ map), nats. ±: half the 95 % bootstrap interval over texts."
+    "nats. KL(model ‖ map), nats. ±: half a 95 % bootstrap interval over texts. What has no room "
+    "here is in --csv and --json."
 )
 PARTS = {"attn": "attention", "ff": "feed-forward", "attn_norm": "norm 1", "ff_norm": "norm 2"}
 
