@@ -184,7 +184,8 @@ class R2:
 def _r2(sums: Sums, target: str, missed: Float[Tensor, "d"]) -> R2:
     energy = sums.energy(target)
     variation = sums.variation(target)
-    varies = variation > 1e-12 * energy.clamp_min(1e-300)
+    # neither constant, nor so small beside the others (1e-20) that it is rounding and no signal
+    varies = (variation > 1e-12 * energy.clamp_min(1e-300)) & (variation > 1e-40 * energy.max())
     if sums.n < 2 or not bool(varies.any()):
         nan = float("nan")
         return R2(nan, nan, nan, nan, int((~varies).sum()))

@@ -210,3 +210,13 @@ def test_predictions_hold_whatever_the_scales_of_the_coordinates(seed, n, d, sca
         return
     wanted = scaled @ np.linalg.lstsq(scaled, y, rcond=None)[0]
     assert off(predicted(solution, x), wanted) < 1e-6
+
+
+def test_a_coordinate_of_rounding_only_is_no_target():
+    rows = torch.randn(40, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    target = rows.flip(1).clone()
+    target[:, 1] = rows[:, 0] * 1e-30
+    sums = Sums(Plan.of_layers(1, "all"), 3)
+    sums.add({"0": rows, "1": target})
+    found = r2_of_identity(sums, "0")["1"]
+    assert found.n_constant == 1 and found.mean > -10
