@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .version import __version__
+
 if TYPE_CHECKING:
     from .compare import evidence as evidence
     from .compare.alignment import align as align
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from .mapping.generating import generate as generate
     from .mapping.lensing import lens as lens
     from .mapping.maps import Maps as Maps
+    from .mapping.refine import refine as refine
     from .mapping.scoring import score as score
     from .mapping.submodules import submodules as submodules
     from .mapping.transfer import transfer as transfer
@@ -24,8 +27,6 @@ if TYPE_CHECKING:
     from .projection.reader import ReadableModel as ReadableModel
     from .projection.reader import load as load
     from .vocabulary import VocabularySpace as VocabularySpace
-
-__version__ = "0.1.0"
 
 _WHERE = {
     "EmbspaceError": "errors",
@@ -44,6 +45,7 @@ _WHERE = {
     "generate": "mapping.generating",
     "lens": "mapping.lensing",
     "load": "projection.reader",
+    "refine": "mapping.refine",
     "score": "mapping.scoring",
     "stitch": "compare.stitching.sweep",
     "submodules": "mapping.submodules",
@@ -65,7 +67,9 @@ __all__ = [
     "finetune",
     "fit",
     "generate",
+    "lens",
     "load",
+    "refine",
     "score",
     "stitch",
     "submodules",

@@ -15,7 +15,7 @@ import embspace
 PACKAGE = Path(embspace.__file__).parent
 ROOT = PACKAGE.parent
 FLOORS = (
-    {"notation", "checking", "errors", "labels", "cache", "results"},
+    {"notation", "checking", "errors", "labels", "cache", "results", "version"},
     {"models", "vocabulary"},
     {"projection", "mapping"},
     {"compare"},
@@ -69,6 +69,13 @@ def test_a_file_imports_from_its_own_floor_or_below(path):
             continue
         assert floor_of(there) <= floor_of(here), f"{path.name} imports {name}"
         assert {here, there} != {"projection", "mapping"}, f"{path.name} imports {name}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_file_of_the_package_goes_out_by_its_front_door(path):
+    names = {name.removeprefix("embspace.") for name in imported(path) if "embspace" in name}
+    doors = set(embspace.__all__) & names if room_of(module_of(path)) != "cli" else set()
+    assert not doors, f"{path.name} takes {', '.join(doors)} from embspace/__init__.py"
 
 
 def test_every_room_has_its_floor():

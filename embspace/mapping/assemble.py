@@ -89,7 +89,7 @@ def _number(value: float) -> float | None:
 
 
 def _about(work: "Fitting", run_dtype: str, strengths: dict[str, float]) -> dict[str, Any]:
-    from .. import __version__
+    from ..version import __version__
 
     model, fitted, sums = work.model, work.sets["fit"], work.sums
     few = (_too_few(sums["fit"]),) if sums["fit"].n < model.d else ()

@@ -6,10 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import __version__
 from ..cache import cache_folder
 from ..errors import EmbspaceError
 from ..models.corpus import Corpus, default_corpus, read_corpus
+from ..version import __version__
 from .fitting import Progress, fit
 from .maps import Maps
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import __version__
 from ..cache import cache_folder, read_json, write_atomically
 from ..errors import EmbspaceError, MapsError
 from ..models.corpus import Corpus, default_corpus, read_corpus
 from ..models.files import path_of
+from ..version import __version__
 from .cached import ENDING, fitted
 from .fitting import Progress
 from .imported import read_maps

@@ -164,7 +164,7 @@ def _remember(path: Path, certificate: Certificate) -> None:
 
 def _key(model: Model) -> str:
     """What a certificate is valid for: weights, config, reading, and the version that made it."""
-    from .. import __version__
+    from ..version import __version__
 
     reading = f"{model.config.to_json_string(use_diff=False)}|{_plain(model)}"
     digest = hashlib.sha256(reading.encode()).hexdigest()[:12]

@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from html import escape
 
-from .. import __version__
 from ..compare.reproduction.claims import FAILS, HOLDS, PAPERS, Verdict
 from ..compare.reproduction.result import Done, Reproduction
+from ..version import __version__
 from .html import CSS
 from .keeping import FIGURES, PAGE, RESULT, TABLE, Kept
 from .sheets.reproduction import QUICK, RULE, TITLES, found_line, tally

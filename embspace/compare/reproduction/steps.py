@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ... import __version__
 from ...mapping.fitting import Progress
 from ...results import Result
+from ...version import __version__
 
 FORMAT = 1  # of what a step leaves behind; a new number makes old ones be measured again
 Derive = Callable[[Any], dict[str, Any]]

@@ -220,7 +220,7 @@ def _check_same(saved: Any, asked: dict[str, Any], path: Path) -> None:
 
 def _record(found: FineTuning) -> dict[str, Any]:
     """What the folder says of its classifier."""
-    from ... import __version__
+    from ...version import __version__
 
     settings = dict(found.settings)
     return {
