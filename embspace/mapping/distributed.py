@@ -31,7 +31,8 @@ class Group:
         sums.unshift()
         n = torch.tensor(float(sums.n), dtype=torch.float64, device=sums.device)
         for tensor in (n, *sums.tensors().values()):
-            distributed.all_reduce(tensor)
+            if tensor.numel():
+                distributed.all_reduce(tensor)
         sums.n = round(float(n))
 
     def total(self, n: int) -> int:

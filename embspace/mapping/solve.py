@@ -67,11 +67,11 @@ def solve(
 
 
 def _well_rounded(sums: Sums, source: str, kind: Kind) -> bool:
-    """Whether moments of float32 products determine a map: judged about the shift, since what the
-    shift adds back is exact."""
+    """Whether moments of float32 products determine a map: judged in the coordinates that were
+    multiplied, since turning them back is exact."""
     if kind == "ridge":
         return True
-    scaled, _ = _scaled(sums.blocks[source][:, : sums.d])
+    scaled, _ = _scaled(sums.as_multiplied(source))
     factor, failed = torch.linalg.cholesky_ex(scaled)
     if int(failed):
         return False
@@ -82,7 +82,7 @@ def _unit(sums: Sums, source: str, gram: Tensor) -> float:
     """Rounding of the moments, relative to their diagonal."""
     if sums.products == "float64":
         return UNIT["float64"]
-    rounded = sums.blocks[source][:, : sums.d].diagonal()
+    rounded = sums.about_shift(source).diagonal()
     share = (rounded / gram.diagonal().clamp_min(1e-300)).max().clamp_max(1)
     return max(UNIT["float64"], UNIT["float32"] * float(share))
 

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..errors import EmbspaceError, MapsError
+from .whitening import inverse_of, root_of
 
 Products = Literal["float64", "float32"]
 CHUNK = 1024  # rows multiplied at a time
@@ -71,10 +72,11 @@ def _pair(pair: Any, n_layers: int) -> tuple[int, int]:
 class Sums:
     """Sufficient statistics of all maps of a plan, in float64.
 
-    `products` "float32" multiplies in float32, with a fixed vector near the mean taken off first
-    (put back exactly, in float64, when a moment is asked for) and float64 accumulation over chunks
-    of rows: up to twice as fast, at about 1e-6 relative in the sums; where states are nearly
-    dependent that is amplified, up to 2e-3 in r² measured. Rows may come in any order and number.
+    Rows are gathered until `CHUNK` of them are multiplied at once. `products` "float32" multiplies
+    in float32 and accumulates over chunks in float64: from the first chunk it takes a vector near
+    the mean and for each source a matrix R (`whitening`), and multiplies z = (x - c) R^-1, which no
+    near dependence of coordinates amplifies; both are put back in float64 when a moment is asked
+    for. Rows may come in any order and number.
     """
 
     def __init__(
@@ -93,11 +95,15 @@ class Sums:
         self.shift = torch.zeros(k, d, **zeros)
         self.total = torch.zeros(k, d, **zeros)
         self.squares = torch.zeros(k, d, **zeros)
+        self.roots = torch.zeros(0, d, d, **zeros)  # R of each source, once there are any
         # for each source: with itself, then with each target, side by side
         self.blocks = {
             source: torch.zeros(d, d * (1 + len(row)), **zeros)
             for source, row in plan.targets.items()
         }
+        self._waiting = torch.empty(0, k, d, **zeros)
+        self._n_waiting = 0
+        self._inverses: list[Tensor] = []
         self._product = torch.empty(self.d, 0, device=self.device)
         self._at = {space: n for n, space in enumerate(plan.spaces)}
         self._spans = {source: self._span(source) for source in plan.targets}
@@ -106,30 +112,49 @@ class Sums:
     def add(self, rows: Mapping[str, Float[Tensor, "n d"]]) -> None:
         """Add rows of every space of the plan; row i of each belongs together."""
         n = len(rows[self.plan.spaces[0]])
-        if n == 0:
-            return
-        if self.n == 0 and self.products == "float32":
+        if n and not len(self._waiting):
+            self._waiting = self.total.new_empty(CHUNK, *self.total.shape)
+        start = 0
+        while start < n:
+            m = min(CHUNK - self._n_waiting, n - start)
+            here = self._waiting[self._n_waiting : self._n_waiting + m]
             for at, space in enumerate(self.plan.spaces):
-                self.shift[at] = rows[space].double().mean(0)
-        for start in range(0, n, CHUNK):
-            self._add([rows[s][start : start + CHUNK].to(self.device) for s in self.plan.spaces])
-        self.n += n
+                here[:, at] = rows[space][start : start + m]
+            start, self._n_waiting, self.n = start + m, self._n_waiting + m, self.n + m
+            if self._n_waiting == CHUNK:
+                self.settle()
 
-    def _add(self, rows: list[Tensor]) -> None:
-        exact = torch.stack(rows, dim=1).double() - self.shift  # n × spaces × d
-        self.total += exact.sum(0)
-        self.squares += exact.square().sum(0)
-        side_by_side = exact.flatten(1)
-        if self.products == "float32":
-            side_by_side = side_by_side.float()
+    def settle(self) -> None:
+        """Multiply the rows that wait, as reading any sum does."""
+        if self._n_waiting:
+            self._multiply(self._waiting[: self._n_waiting])
+            self._n_waiting = 0
+
+    def _multiply(self, rows: Float[Tensor, "n spaces d"]) -> None:
+        if self.products == "float32" and len(rows) == self.n:
+            self.shift = rows.mean(0)
+        rows -= self.shift
+        if self.products == "float32" and len(rows) == self.n:
+            at = [self._at[source] for source in self.blocks]
+            self.roots = torch.stack([root_of(rows[:, a]) for a in at])
+        self.total += rows.sum(0)
+        self.squares += rows.square().sum(0)
+        if len(self.roots):
+            self._multiply_single(rows.flatten(1).float())
+            return
+        side_by_side = rows.flatten(1)
         for source, block in self.blocks.items():
-            at = self._at[source] * self.d
-            x = side_by_side[:, at : at + self.d]
-            y = self._columns(side_by_side, source)
-            if self.products == "float32":
-                block += torch.mm(x.T, y, out=self._room(y.shape[1]))
-            else:
-                block.addmm_(x.T, y)
+            block.addmm_(self._rows_of(side_by_side, source).T, self._columns(side_by_side, source))
+
+    def _multiply_single(self, side_by_side: Float[Tensor, "n spaces*d"]) -> None:
+        """Add products in float32 of whitened sources with themselves and with their targets."""
+        if not self._inverses:
+            self._inverses = [inverse_of(root) for root in self.roots]
+        for inverse, (source, block) in zip(self._inverses, self.blocks.items(), strict=True):
+            z = self._rows_of(side_by_side, source) @ inverse
+            y = self._columns(side_by_side, source)[:, self.d :]
+            block[:, : self.d] += torch.mm(z.T, z, out=self._room(self.d))
+            block[:, self.d :] += torch.mm(z.T, y, out=self._room(y.shape[1]))
 
     def _room(self, width: int) -> Tensor:
         """Room for one product in float32, taken once: fresh memory is slow to come by."""
@@ -145,22 +170,29 @@ class Sums:
         columns = [torch.arange(a * self.d, (a + 1) * self.d) for a in at]
         return torch.cat(columns).to(self.device)
 
+    def _rows_of(self, side_by_side: Tensor, source: str) -> Tensor:
+        at = self._at[source] * self.d
+        return side_by_side[:, at : at + self.d]
+
     def _columns(self, side_by_side: Tensor, source: str) -> Tensor:
         return side_by_side[:, self._spans[source]]
 
     # read --------------------------------------------------------------------------------
     def mean(self, space: str) -> Float[Tensor, "d"]:
         """Mean of a space's rows."""
+        self.settle()
         at = self._at[space]
         return self.shift[at] + self.total[at] / max(self.n, 1)
 
     def energy(self, space: str) -> Float[Tensor, "d"]:
         """Σ y² by coordinate."""
+        self.settle()
         c, t = self.shift[self._at[space]], self.total[self._at[space]]
         return self.squares[self._at[space]] + 2 * c * t + self.n * c * c
 
     def variation(self, space: str) -> Float[Tensor, "d"]:
         """Σ (y - mean)² by coordinate."""
+        self.settle()
         t = self.total[self._at[space]]
         return (self.squares[self._at[space]] - t * t / max(self.n, 1)).clamp_min(0)
 
@@ -168,10 +200,10 @@ class Sums:
         self, source: str, targets: tuple[str, ...], *, centred: bool = False
     ) -> Float[Tensor, "d k"]:
         """Σ x^T [x y₁ y₂ …] for the source and some of its targets, about 0 or about the means."""
+        block = self.about_shift(source, targets)
         spaces = (source, *targets)
         t = torch.cat([self.total[self._at[s]] for s in spaces])
         x = self.total[self._at[source]]
-        block = self._block(source, targets)
         if centred:
             return block - torch.outer(x, t) / max(self.n, 1)
         if not bool(self.shift.any()):
@@ -179,6 +211,22 @@ class Sums:
         c = torch.cat([self.shift[self._at[s]] for s in spaces])
         cx = self.shift[self._at[source]]
         return block + torch.outer(cx, t + self.n * c) + torch.outer(x, c)
+
+    def about_shift(self, source: str, targets: tuple[str, ...] = ()) -> Float[Tensor, "d k"]:
+        """Σ (x - c)^T [x - c, y₁ - c₁, …], c the vectors near the means (0 of float64 products)."""
+        self.settle()
+        block = self._block(source, targets)
+        if not len(self.roots):
+            return block
+        root = self.roots[list(self.blocks).index(source)]
+        block = root.T @ block
+        block[:, : self.d] = block[:, : self.d] @ root
+        return block
+
+    def as_multiplied(self, source: str) -> Float[Tensor, "d d"]:
+        """Σ of a source's products in the coordinates that they were rounded in."""
+        self.settle()
+        return self.blocks[source][:, : self.d]
 
     def _block(self, source: str, targets: tuple[str, ...]) -> Tensor:
         every = self.plan.targets[source]
@@ -200,12 +248,13 @@ class Sums:
         self.n += other.n
 
     def unshift(self) -> None:
-        """Make all sums those about 0."""
+        """Make all sums those about 0; products of further rows are then in float64."""
         for source in self.blocks:
             self.blocks[source] = self.moments(source, self.plan.targets[source]).clone()
         self.squares = torch.stack([self.energy(space) for space in self.plan.spaces])
         self.total = self.total + self.n * self.shift
         self.shift = torch.zeros_like(self.shift)
+        self.roots, self._inverses = self.roots[:0], []
 
     def copy(self) -> "Sums":
         """An independent copy."""
@@ -215,24 +264,38 @@ class Sums:
 
     # keep --------------------------------------------------------------------------------
     def tensors(self) -> dict[str, Tensor]:
-        """All sums by name; with `n` they are the whole state."""
+        """All sums by name, and the rows that wait; with `n` they are the whole state."""
         own = {"shift": self.shift, "total": self.total, "squares": self.squares}
+        own |= {"roots": self.roots, "waiting": self._waiting[: self._n_waiting]}
         return own | {f"block.{source}": block for source, block in self.blocks.items()}
 
     def load_tensors(self, tensors: Mapping[str, Tensor], n: int) -> None:
         """Take over the state of other sums of the same plan. Raises MapsError for wrong shapes."""
         for name, mine in self.tensors().items():
             given = tensors.get(name)
-            if given is None or given.shape != mine.shape or given.dtype != mine.dtype:
+            if given is None or given.dtype != mine.dtype or not self._fits(name, given, mine):
                 raise MapsError("the saved sums do not belong to these maps.")
-        for name in ("shift", "total", "squares"):
+        for name in ("shift", "total", "squares", "roots"):
             setattr(self, name, tensors[name].to(self.device).clone())
         for source in self.blocks:
             self.blocks[source] = tensors[f"block.{source}"].to(self.device).clone()
+        self._inverses = []
+        self._n_waiting = len(tensors["waiting"])
+        self._waiting = self.total.new_empty(CHUNK, *self.total.shape)
+        self._waiting[: self._n_waiting] = tensors["waiting"].to(self.device)
         self.n = n
+
+    def _fits(self, name: str, given: Tensor, mine: Tensor) -> bool:
+        """Whether a saved tensor has the shape of ours, or one that it may grow to."""
+        if name == "waiting":
+            return given.shape[1:] == mine.shape[1:] and len(given) < CHUNK
+        if name == "roots":
+            return given.shape[1:] == mine.shape[1:] and len(given) in (0, len(self.blocks))
+        return given.shape == mine.shape
 
 
 def needs_room(plan: Plan, d: int, *, sets: int = 2) -> int:
     """Bytes that a fit of a plan holds at most: its sums for fitting and scoring, and one solve."""
     widest = max((len(row) for row in plan.targets.values()), default=0)
-    return sets * plan.n_bytes(d) + 8 * d * d * (2 * widest + 6)
+    waiting = 8 * CHUNK * len(plan.spaces) * d
+    return sets * (plan.n_bytes(d) + waiting) + 2 * waiting + 8 * d * d * (2 * widest + 6)

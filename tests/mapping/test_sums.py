@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from embspace.errors import EmbspaceError, MapsError
 from embspace.mapping.resume import load_state, save_state
-from embspace.mapping.solve import solve
-from embspace.mapping.sums import Plan, Sums
+from embspace.mapping.solve import r2_of, solve
+from embspace.mapping.sums import CHUNK, Plan, Sums
 
 
 def same(a: Sums, b: Sums, tolerance: float = 1e-12) -> None:
@@ -146,3 +146,32 @@ def test_a_chosen_list_of_pairs_is_summed_and_solved_like_all(chain, summed):
 def test_pairs_that_do_not_exist_are_refused(pairs):
     with pytest.raises(EmbspaceError):
         Plan.of_layers(4, pairs)
+
+
+@pytest.mark.parametrize("pieces", [37, 0])
+def test_float32_products_keep_r2_where_coordinates_are_nearly_dependent(summed, pieces):
+    random = np.random.default_rng(0)
+    d, n = 48, 4000
+    # a thousand times more along some directions than along others, and a large common part
+    spread = np.linalg.qr(random.normal(size=(d, d)))[0] * np.logspace(0, -3.5, d)
+    z = random.normal(size=(n, d))
+    x = z @ spread.T + 5.0
+    y = z @ random.normal(size=(d, d)) + 0.5 * random.normal(size=(n, d))
+    rows = [x.astype(np.float32), y.astype(np.float32)]
+    fit, held = [a[:3000] for a in rows], [a[3000:] for a in rows]
+    found = {}
+    for products in ("float64", "float32"):
+        solution = solve(summed(fit, pieces, products=products), "0")
+        r2 = r2_of(summed(held, pieces, products=products), "0", solution)["1"]
+        found[products] = r2.mean
+    assert found["float64"] > 0.9
+    assert abs(found["float32"] - found["float64"]) < 1e-4
+
+
+def test_rows_wait_until_there_are_enough_of_them_and_count_at_once(chain, summed):
+    states = chain(CHUNK + 300, 3, 1)
+    sums = summed(states, 100)
+    assert sums.n == CHUNK + 300
+    assert len(sums.tensors()["waiting"]) == 300
+    same(sums, summed(states))
+    assert len(sums.tensors()["waiting"]) == 0
