@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import random
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -153,12 +155,35 @@ def make_sample(
     }
     logger.info("%s", training["accuracy"])
     head = {f"classifier.{k}": v.half() for k, v in classifier.classifier.state_dict().items()}
-    records = {"training.json": training, "classifier.json": describe(base)}
+    records = {"training.json": training} | describe(base, sets, training["accuracy"])
     save_sample(out, classifier.model, tokenizer, records, head)
 
 
-def describe(base: Path) -> dict[str, Any]:
-    """Return what the folder's classifier is and what it was made of."""
+def describe(base: Path, sets: dict[str, Labelled], shares: dict[str, float]) -> dict[str, Any]:
+    """Return the files that say what the folder's classifier is and which texts it has seen."""
+    test = sets["own_test"]
+    truth = Counter(label for _, label in test)
+    return {"trained_on.json": [mark(text) for text, _ in sets["train"]]} | {
+        "classifier.json": _classifier(base)
+        | {
+            "test": {
+                "accuracy": shares["own_test"],
+                "right": round(shares["own_test"] * len(test)),
+                "n": len(test),
+            },
+            "chance": max(truth.values()) / len(test),
+        }
+    }
+
+
+def mark(text: str) -> str:
+    """Return the short hash by which `embspace` knows a text that a classifier was trained on."""
+    flat = " ".join(text.replace("<br />", " ").split())  # as it reads reviews
+    return hashlib.sha256(flat.encode("utf8", "replace")).hexdigest()[:12]
+
+
+def _classifier(base: Path) -> dict[str, Any]:
+    """Return what the classifier is and what it was made of."""
     return {
         "kind": "mean of a linear head's scores over positions",
         "reads": "residual stream after the last block, before the final norm",

@@ -37,7 +37,7 @@ def save_sample(
     folder: Path,
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerFast,
-    records: dict[str, dict[str, Any]],
+    records: dict[str, Any],
     extra: dict[str, Tensor] | None = None,
 ) -> None:
     """Write a sample beside its place and move it there, so that no reader meets half a sample."""

@@ -51,6 +51,22 @@ def test_all_samples_together_stay_under_25_megabytes() -> None:
     assert max(sizes.values()) <= 8 * MEGABYTE
 
 
+def test_the_classifier_names_the_texts_it_was_trained_on_and_its_accuracy_on_others() -> None:
+    from embspace.compare.tuning.folder import marks
+
+    folder = embspace_data.path("sample-gpt2-reviews")
+    seen = set(json.loads((folder / "trained_on.json").read_text()))
+    n_texts = json.loads((folder / "training.json").read_text())["n_texts"]
+    own = marks(text for text, _ in embspace_data.sentiment("train", 500))
+    other = marks(text for text, _ in embspace_data.sentiment("test", 500))
+    assert len(seen) <= n_texts
+    assert seen >= set(own)
+    assert not seen & set(other)
+    record = json.loads((folder / "classifier.json").read_text())
+    assert record["test"]["right"] / record["test"]["n"] == record["test"]["accuracy"]
+    assert record["chance"] < record["test"]["accuracy"]
+
+
 def test_an_unknown_sample_is_refused_with_the_names_there_are() -> None:
     with pytest.raises(KeyError, match="sample-bert-a"):
         embspace_data.path("sample-llama")
