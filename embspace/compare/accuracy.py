@@ -32,6 +32,10 @@ class Accuracy:
         low, high = self.interval
         return {"accuracy": self.share, "low": low, "high": high, "right": self.right, "n": self.n}
 
+    def above(self, chance: float) -> bool:
+        """Whether the whole interval lies above the accuracy of chance."""
+        return self.interval[0] > chance
+
 
 def wilson(right: int, n: int) -> tuple[float, float]:
     """Ends of the 95 % interval of a share, (p̂ + z²/2n ± z √(p̂(1-p̂)/n + z²/4n²)) / (1 + z²/n).

@@ -14,7 +14,7 @@ from ...checking import seed as checked_seed
 from ...errors import EmbspaceError, ModelError
 from ...models.model import Model
 from ..layer_vectors import chosen_groups, pieces
-from ..tuning.classifier import is_classifier, read_head
+from ..tuning.classifier import is_classifier, read_head, tested
 from .adapter import changes_of
 from .origin import check_origin
 from .result import Difference, LayerChange, MovedRow
@@ -77,8 +77,23 @@ def diff(
         word_list,
         settings | {"groups": list(names)},
         {"base": base.provenance, "tuned": other.provenance},
-        (*notes, *unscored, *_unmoved(work)),
+        (*notes, *_tested(other), *unscored, *_unmoved(work)),
     )
+
+
+def _tested(tuned: Model) -> Iterator[str]:
+    """How good the classifier was on its own test texts, as its folder says."""
+    record = read_head(tuned).record if is_classifier(tuned.folder) else {}
+    found = tested(record)
+    if found is None:
+        return
+    test, by_chance = found
+    yield (
+        f"{tuned.name} was right on {test.share:.1%} of {test.n} test texts (chance "
+        f"{by_chance:.1%}), says its folder."
+    )
+    if not test.above(by_chance):
+        yield "That is no better than chance: what changed need not be about the task."
 
 
 class _Work:

@@ -15,7 +15,7 @@ from ...models.model import Model
 from ...models.passages import Passage
 from ...models.running import Running, run
 from ...models.states import StateError, batches, padded
-from ..accuracy import accuracy, chance
+from ..accuracy import Accuracy, accuracy, chance
 from ..shared_tokens import SharedTokens, shared_tokens
 from ..tuning.classifier import Head, is_classifier, predictions, read_head
 from ..tuning.folder import read_marks
@@ -151,12 +151,14 @@ def _result(
     halves = _halves(len(texts), settings["seed"])
     rows = tuple(_cut(sweep, texts.labels, halves, kept, n) for kept, n in cuts)
     best = max(rows, key=lambda cut: cut.choosing.right)
+    own, by_chance = accuracy(sweep.own, texts.labels), chance(texts.labels)
+    notes = (*_doubts(own, best, by_chance), *notes)
     return Stitching(
         rows,
         best,
-        accuracy(sweep.own, texts.labels),
+        own,
         _of(sweep.own, texts.labels, halves[1]),
-        chance(texts.labels),
+        by_chance,
         texts.names,
         found_kernel.to_dict(),
         shared.to_dict(),
@@ -164,6 +166,14 @@ def _result(
         {side: model.provenance for side, model in zip("ab", models, strict=True)},
         notes,
     )
+
+
+def _doubts(own: Accuracy, best: Cut, by_chance: float) -> Iterator[str]:
+    """What the accuracies do not show, said first."""
+    if not own.above(by_chance):
+        yield "B alone is no better than chance on these texts: stitching it can show nothing here."
+    elif not best.scoring.above(by_chance):
+        yield "The best cut is no better than chance on the other half of the texts."
 
 
 def _cut(

@@ -14,6 +14,7 @@ from ...models.files import read_json_file
 from ...models.passages import Passage
 from ...models.running import Running
 from ...models.states import capture
+from ..accuracy import Accuracy
 from .stream import states_of
 
 if TYPE_CHECKING:
@@ -74,6 +75,17 @@ def read_head(model: "Model") -> Head:
         if not bool(torch.isfinite(model.weight(name)).all()):
             raise ModelError(f"{model.folder}: {name} holds NaN or infinity.")
     return Head(model.weight(WEIGHT), model.weight(BIAS), labels, record)
+
+
+def tested(record: dict[str, Any]) -> tuple[Accuracy, float] | None:
+    """(accuracy on the training's test texts, chance) as a record says; None where it does not."""
+    test, by_chance = record.get("test"), record.get("chance")
+    right, n = (test.get("right"), test.get("n")) if isinstance(test, dict) else (None, None)
+    if type(right) is not int or type(n) is not int or not 0 <= right <= n or n < 1:
+        return None
+    if not isinstance(by_chance, float) or not 0 < by_chance <= 1:
+        return None
+    return Accuracy(right, n), by_chance
 
 
 def _labels(record: Any) -> tuple[str, ...]:
