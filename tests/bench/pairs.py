@@ -1,6 +1,7 @@
 """How much faster the exact pair search is than blocked brute force, on a real model's heads.
 
     python tests/bench/pairs.py                 40 circuits drawn by seed, ratios side by side
+    python tests/bench/pairs.py --plain 8       the slower baseline on the first eight only
     python tests/bench/pairs.py --minutes 10    stop after ten minutes; the summary says of how many
     python tests/bench/pairs.py --all           all circuits, search only: the whole model's time
     python tests/bench/pairs.py --dense         also the dense V × V way (needs ~2 × 4 V² bytes)
@@ -138,8 +139,10 @@ def side_by_side(weights: Weights, options: argparse.Namespace) -> Iterator[dict
         {"dense": dense} if options.dense else {}
     )
     end = time.monotonic() + 60 * options.minutes
-    for name in drawn(weights, options.count, options.seed):
+    for at, name in enumerate(drawn(weights, options.count, options.seed)):
         a, b = weights.circuit(*name)
+        if at == options.plain:
+            ways = {way: work for way, work in ways.items() if way == "prefiltered"}
         if options.cold:
             factors._sizes.clear()
         ours, found = timed(lambda a=a, b=b: top_pairs(Factor(table, a), Factor(table, b), k).score)
@@ -168,13 +171,14 @@ def compare(weights: Weights, options: argparse.Namespace) -> None:
     for clock in Spent._fields if every else ():
         print(f"  {clock} time:")
         for way in every[0]:
-            print(f"    {way:12}{_summary(every, way, clock)}")
+            print(f"    {way:12}{_summary([s for s in every if way in s], way, clock)}")
 
 
 def _summary(every: list[dict[str, Spent]], way: str, clock: str) -> str:
     """Median and worst seconds of a way, and what multiple of ours they are."""
     seconds = [getattr(spent[way], clock) for spent in every]
     text = f"median {statistics.median(seconds):.3f} s, worst {max(seconds):.3f} s"
+    text = f"{text} of {len(seconds)}"
     if way == "ours":
         return text
     ratios = sorted(getattr(s[way], clock) / getattr(s["ours"], clock) for s in every)
@@ -208,6 +212,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", type=Path, default=HOME / "smollm2")
     parser.add_argument("--count", type=int, default=40)
+    parser.add_argument("--plain", type=int, default=None, help="brute on the first N only")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--k", type=int, default=50)
     parser.add_argument("--threads", type=int, default=2)
