@@ -71,9 +71,9 @@ def followed(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
 
 def finish(output: Output, result: "Result", plot: str | None) -> None:
     """Show or export the result, drawn where asked."""
+    output.one(result)
     if plot is not None:
         from embspace.report.plots.evidence import plot_evidence
 
         plot_evidence(result, plot)
         say(f"wrote {plot}")
-    output.one(result)

@@ -36,18 +36,18 @@ def leave_early(
     found = maps if generate is None else maps_for(model, corpus, maps, reading)
     with Followed() as bar:
         result = exits(model, found, corpus, progress=bar, **how, **run_of(reading, corpus))
+    if generate is None:
+        output.one(result)
+    else:
+        from embspace.mapping.generating import generate as write
+
+        how = {"max_new_tokens": tokens, "compare_fills": True, "run_dtype": reading.run_dtype}
+        output.one(write(model, found, generate, exit=result, **how))
     if plot:
         from embspace.report.plots.exits import plot_exits
 
         plot_exits(result, plot)
         say(f"wrote {plot}")
-    if generate is not None:
-        from embspace.mapping.generating import generate as write
-
-        how = {"max_new_tokens": tokens, "compare_fills": True, "run_dtype": reading.run_dtype}
-        output.one(write(model, found, generate, exit=result, **how))
-        return
-    output.one(result)
 
 
 def alternate_blocks(

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from .opening import Opening
 from .output import Output
 from .terminal import say
@@ -10,6 +12,9 @@ from .texts import Followed, Reading
 
 if TYPE_CHECKING:
     from embspace.mapping.fitting import Check
+    from embspace.mapping.maps import Maps
+    from embspace.models.corpus import Corpus
+    from embspace.models.model import Model
 
 
 def fit_maps(
@@ -28,6 +33,10 @@ def fit_maps(
 
     path = path_of(out or f"{Path(opening.model).name}.maps")
     _require_room(path, overwrite)
+    refined = how["kind"] == "refined"
+    if refined:
+        _require_refinable(how, reading)
+        how["kind"] = "mat"
     model = opening.open()
     corpus = reading.corpus(model)
     state = path.with_name(path.name + ".state")
@@ -47,11 +56,35 @@ def fit_maps(
             )
         if not group.first:
             return
+        if refined:
+            maps = _refined(model, maps, corpus, reading)
     maps.save(path)
     for left in path.parent.glob(f"{state.name}*"):
         left.unlink(missing_ok=True)
-    say(f"wrote {path}")
     output.one(maps)
+    say(f"wrote {path}")
+
+
+def _require_refinable(how: dict[str, Any], reading: Reading) -> None:
+    """Refuse before the fit what could not be refined after it."""
+    asked = {
+        "--pairs all": how["pairs"] != "final",
+        "--parts submodules": how["parts"] != "blocks",
+        "--positions-file": reading.positions_file is not None,
+        "--device-map": how["device_map"] is not None,
+    }
+    for option, given in asked.items():
+        if given:
+            raise click.UsageError(f"--kind refined does not go with {option}.")
+
+
+def _refined(model: "Model", maps: "Maps", corpus: "Corpus", reading: Reading) -> "Maps":
+    from embspace.mapping.refine import refine
+
+    with Followed() as bar:
+        return refine(
+            model, maps, corpus, seed=reading.seed, run_dtype=reading.run_dtype, progress=bar
+        )
 
 
 def _require_room(path: Path, overwrite: bool) -> None:

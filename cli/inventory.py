@@ -12,6 +12,7 @@ from embspace.models.families import BY_TYPE
 from embspace.models.files import path_of
 
 NO_ALIAS = "no alias"
+KEPT = ("certificates", "gguf", "maps", "trust")  # folders of our cache that hold results
 
 
 def inventory() -> dict[str, Any]:
@@ -113,7 +114,7 @@ def _hub_cache() -> list[dict[str, Any]]:
 
 def _own_cache() -> dict[str, Any]:
     folder = cache_folder("certificates").parent
-    kinds = sorted(path for path in folder.glob("*") if path.is_dir())
+    kinds = [folder / kind for kind in KEPT if (folder / kind).is_dir()]
     return {
         "folder": str(folder),
         "kinds": [

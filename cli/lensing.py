@@ -125,7 +125,6 @@ def _corpus(model: Any, text: str | None, column: str | None, maps: tuple[str, .
         return read_corpus(text, column=column)
     if maps and not any(name in FITTED for name in maps):
         return None
-    say("maps that are not remembered are fitted on the spot; --map id needs none")
     return default_corpus(model)
 
 

@@ -7,12 +7,13 @@ import platform
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from .errors import EmbspaceError
 
+LOCKS = "locks"
 NOWHERE = Path(os.devnull)  # as a folder: nothing is found in it, nothing can be written to it
 
 
@@ -118,6 +119,31 @@ def unfinished(folder: Path) -> str:
         else:
             left.unlink(missing_ok=True)
     return f"{mine}{os.getpid()}-"
+
+
+@contextmanager
+def alone(place: Path) -> Iterator[None]:
+    """One process at a time for long work that writes into a place; the lock dies with its process.
+
+    It lies in the cache; where that cannot be written, there is none.
+    Raises EmbspaceError where another process has it.
+    """
+    from filelock import FileLock, Timeout
+
+    name = hashlib.sha256(os.fsencode(place.resolve())).hexdigest()[:24]
+    lock = FileLock(cache_folder(LOCKS) / f"{name}.lock", timeout=0)
+    with suppress(OSError, NotImplementedError):  # a read-only cache, a system without locks
+        Path(lock.lock_file).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise EmbspaceError(
+                f"another run is writing {_shown(place)}: wait for it, or give another name."
+            ) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def read_json(path: Path) -> Any | None:

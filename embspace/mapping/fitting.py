@@ -4,6 +4,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
+from ..cache import alone
 from ..checking import one_of, positive
 from ..checking import seed as checked_seed
 from ..errors import EmbspaceError, MapsError, ResourceError, TextError
@@ -118,10 +120,11 @@ def fit(
         batch_tokens=batch_tokens,
     )
     work.require_memory()
-    if resume:
-        work.resume()
-    running = run(model, dtype=RUN_DTYPES[run_dtype], attention="fast", device_map=device_map)
-    work.run(running, progress, until_converged, on_check)
+    with alone(Path(state)) if state and group.first else nullcontext():
+        if resume:
+            work.resume()
+        running = run(model, dtype=RUN_DTYPES[run_dtype], attention="fast", device_map=device_map)
+        work.run(running, progress, until_converged, on_check)
     return assemble(work, ridge, run_dtype, keep)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..cache import write_atomically
+from ..cache import alone, write_atomically
 from ..compare.reproduction.claims import decide, read_claims
 from ..compare.reproduction.result import Done, Reproduction
 from ..compare.reproduction.steps import Step
@@ -37,9 +37,24 @@ def reproduce(
     Every finished step is a folder of `out` that appears whole, with a key of model hashes, texts
     and settings: a run that was interrupted goes on where it was, to the same figures. `fresh`
     measures everything again. A step that the models do not allow is told with its reason.
-    Raises EmbspaceError where `out` holds other things or cannot be written, without matplotlib.
+    Raises EmbspaceError where `out` holds other things, cannot be written or is being written by
+    another run, and without matplotlib.
     """
     require_plot("figure.svg")
+    with alone(Path(out)):
+        return _reproduced(paper, steps, out, models, quick, fresh, progress, on_step)
+
+
+def _reproduced(
+    paper: str,
+    steps: Sequence[Step],
+    out: str | Path,
+    models: "Mapping[str, Model]",
+    quick: bool,
+    fresh: bool,
+    progress: "Progress | None",
+    on_step: OnStep | None,
+) -> Reproduction:
     keeper = Keeper(Path(out), paper)
     kept: dict[str, Kept] = {}
     done: list[Done] = []
