@@ -64,9 +64,10 @@ def single_jump(n_run: int, n_layers: int) -> Schedule:
 def round_robin(a: int, b: int, n_layers: int) -> Schedule:
     """a blocks run, b are jumped over, and again; raises EmbspaceError unless a + b divides L."""
     if a < 1 or b < 1 or n_layers % (a + b):
+        fitting = [str(p) for p in range(2, n_layers + 1) if n_layers % p == 0]
         raise EmbspaceError(
             f"round robin {a},{b} does not fit {n_layers} blocks: a and b are at least 1, and "
-            f"a + b divides {n_layers}."
+            f"a + b is one of {', '.join(fitting) or 'none'}."
         )
     return Schedule(frozenset(l for l in range(n_layers) if l % (a + b) < a), n_layers)
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -152,9 +153,10 @@ def _source(name: str, revision: str | None) -> _Source:
 
 
 def _unknown(name: str) -> str:
+    near = get_close_matches(name, [*bundled_names(), *ALIASES], n=1, cutoff=0.75)
     return (
         f"{name!r} is no local folder, .gguf file, alias or bundled sample "
-        f"({', '.join(bundled_names())})."
+        f"({', '.join(bundled_names())}){f'; did you mean {near[0]}?' if near else '.'}"
     )
 
 

@@ -64,7 +64,7 @@ def read_neurons(
 ) -> list[NeuronTokens]:
     """Keys and values of some neurons, exactly. Raises EmbspaceError for one not there."""
     k, filters = positive(k), filter_names(filters)
-    which = indices(only, len(reading.values), reading.values.name)
+    which = indices(only, len(reading.values), "neuron")
     groups = {
         name: group.top_tokens(k, only=which, filters=filters)
         for name, group in reading.groups().items()

@@ -58,7 +58,7 @@ def heading_of_pairs(
     end = "smallest scores" if settings.get("smallest") else "largest scores"
     about = joined(*read, end, settings_line(settings))
     at_zero = "qk" in circuits and settings.get("distance") is None
-    notes = tuple(note for note in model.notes if at_zero or "W_QK" not in note)
+    notes = model.notes if at_zero else _notes(model)
     notes += (shown(grades.note()),) if grades else ()
     where = PAIRS_GRADED if grades else PAIRS
     return Heading(joined(model_name(model.provenance), f"{n_heads} heads"), (about, *notes), where)
@@ -74,7 +74,8 @@ def heading_of_neurons(reading: "FeedForwardReading", n: int, filters: Sequence[
         settings_line(settings),
     )
     sides = "Each vector's stronger end; − marks the lower one."
-    return Heading(title, (about, sides), NEURONS, tuple(reading.groups()))
+    notes = _notes(reading.model)
+    return Heading(title, (about, sides, *notes), NEURONS, tuple(reading.groups()))
 
 
 def heading_of_vectors(group: "VectorGroup", filters: Sequence[str]) -> Heading:
@@ -82,7 +83,8 @@ def heading_of_vectors(group: "VectorGroup", filters: Sequence[str]) -> Heading:
     title = joined(model_name(group.model.provenance), group.name)
     settings = {"norm": group.norm, "filters": filters}
     sides = "Each vector's stronger end; − marks the lower one."
-    return Heading(title, (joined(sides, settings_line(settings)),), VECTORS, ("tokens",))
+    about = joined(sides, settings_line(settings))
+    return Heading(title, (about, *_notes(group.model)), VECTORS, ("tokens",))
 
 
 def heading_of_related(reading: "FeedForwardReading") -> Heading:
@@ -96,7 +98,7 @@ def heading_of_related(reading: "FeedForwardReading") -> Heading:
     )
     parts = [name for name in reading.groups() if name != "value"]
     where = f"{'layer':>5} {'':>6} " + "".join(f" {name:>6} {'shuffled':>8}" for name in parts)
-    return Heading(title, (about,), where + "  ", ("pairs",))
+    return Heading(title, (about, *_notes(reading.model)), where + "  ", ("pairs",))
 
 
 def summary_of_related(results: Sequence[RelatedPairs]) -> Text:
@@ -108,6 +110,11 @@ def summary_of_related(results: Sequence[RelatedPairs]) -> Text:
         for name in names
     ]
     return words("mean over layers: " + ", ".join(shares), "bold")
+
+
+def _notes(model: "Model") -> tuple[str, ...]:
+    """What a reader of the weights must know, scores of W_QK apart."""
+    return tuple(note for note in model.notes if "W_QK" not in note)
 
 
 def _mean(values: Any) -> float:

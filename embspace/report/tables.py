@@ -60,18 +60,31 @@ class TableView:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self.view.title:
             yield words(self.view.title, "italic", options.encoding)
-        if len(self.view.rows) > MANY_ROWS:
-            width = options.max_width
-            yield from long_table(self.view, _kept(self.view, width), console, width)
-        elif self.view.rows:
-            yield table(self.view, options.max_width, options.encoding)
-        else:
+        if not self.view.rows:
             yield words("(nothing)", "dim", options.encoding)
+            return
+        width = options.max_width
+        kept = _kept(self.view, width)
+        if len(self.view.rows) > MANY_ROWS:
+            yield from long_table(self.view, kept, console, width)
+        else:
+            yield table(self.view, width, options.encoding)
+        if len(kept) < len(self.view.columns):
+            yield words(_left_out(self.view, kept), "dim", options.encoding)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         widths = _widths(self.view, range(len(self.view.columns)))
         natural = max(sum(widths) + GAP * (len(widths) - 1), cell_len(self.view.title))
         return Measurement(min(natural, options.max_width), min(natural, options.max_width))
+
+
+def _left_out(view: View, kept: Sequence[int]) -> str:
+    """`(4 more columns in a wider terminal: 9, 10)`, each missing name once."""
+    n = len(view.columns) - len(kept)
+    there = {view.columns[at].header for at in kept}
+    names = dict.fromkeys(c.header for c in view.columns if c.header and c.header not in there)
+    more = f"{n} more column{'s' if n > 1 else ''} in a wider terminal"
+    return f"({more}: {', '.join(names)})" if names else f"({more})"
 
 
 def _arranged(

@@ -38,8 +38,8 @@ def _what(result: Lens) -> str:
 def _at(result: Lens) -> str:
     place = result.places[0]
     where = "in place of" if place.masked else "after" if result.settings.get("causal") else "at"
-    tracked = "".join(f", {label}" for _, label in result.tracked)
-    said = f"answer{tracked}: rank, 1 the first"
+    ranked = ["answer"] * _answer_untracked(result) + [label for _, label in result.tracked]
+    said = f"{', '.join(ranked)}: rank, 1 the first"
     return joined(f"position {place.index}, {where} {place.label}", said)
 
 
@@ -89,7 +89,8 @@ def _table(result: Lens, kind: str) -> View:
     for n in range(k):
         drop = k - n if n else 0
         columns += [Column(f"{n + 1}", "token", "value", drop), Column("p", "text", "faint", drop)]
-    columns += [Column("entropy", "text"), Column("answer", "text")]
+    columns += [Column("entropy", "text")]
+    columns += [Column("answer", "text")] * _answer_untracked(result)
     columns += [Column(label, "token") for _, label in result.tracked]
     rows = tuple(_row(result, kind, grid, r, k) for r in range(len(grid.rows)))
     return View(tuple(columns), rows, NAMES.get(kind, kind))
@@ -104,7 +105,13 @@ def _row(result: Lens, kind: str, grid: Grid, r: int, k: int) -> tuple[Any, ...]
         )
     ]
     entropy, rank = f"{float(grid.entropy[r, 0]):.2f}", f"{int(grid.rank[r, 0]) + 1}"
-    return (grid.rows[r], *tokens, entropy, rank, *tracked)
+    answer = [rank] * _answer_untracked(result)
+    return (grid.rows[r], *tokens, entropy, *answer, *tracked)
+
+
+def _answer_untracked(result: Lens) -> bool:
+    """Whether the one position's answer has no column of its own as a tracked token."""
+    return result.places[0].answer not in {token for token, _ in result.tracked}
 
 
 def _settled_lines(result: Lens) -> tuple[str, ...]:
