@@ -79,15 +79,17 @@ def _found(
     search: dict[str, Any],
 ) -> "Iterator[CircuitPairs]":
     """Each circuit's pairs: over all tokens, or with the token on one side, then on the other."""
+    if token is None:
+        layers, heads = ({*column} for column in zip(*places, strict=True))
+        where = {"layers": sorted(layers), "heads": sorted(heads), "circuits": circuits}
+        yield from model.survey(k=k, **where, **how, **search)
+        return
     for at, h in places:
         for name in circuits:
             apart = how["distance"] if name == "qk" else None
             circuit = model.heads[at, h].circuit(name, **{**how, "distance": apart})
-            if token is None:
-                yield circuit.top_pairs(k, **search)
-            else:
-                yield circuit.row(token, k, **search)
-                yield circuit.column(token, k, **search)
+            yield circuit.row(token, k, **search)
+            yield circuit.column(token, k, **search)
 
 
 def _needs(

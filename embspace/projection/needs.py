@@ -6,6 +6,7 @@ import torch
 
 from ..models.memory import Needs, flops_per_second
 from ..vocabulary import BLOCK, BUFFER
+from .at_once import bytes_of_sides, circuits_at_once
 
 if TYPE_CHECKING:
     from ..models.model import Model
@@ -23,7 +24,7 @@ def needs_of_circuits(model: "Model", n: int, *, rows: int | None = None, k: int
     """The k strongest pairs of n circuits, over all tokens or only `rows` of them."""
     V, d, d_h = len(model.vocabulary), model.d, model.d_head
     taking_part = V if rows is None else rows
-    sides = 6 * taking_part * (d_h + 4) * _width(model)
+    sides = min(n, circuits_at_once(model, taking_part)) * bytes_of_sides(model, taking_part)
     projections = 4.0 * taking_part * d * d_h
     searched = min(1.0, SEARCHED * (d_h / SEARCHED_AT) ** SEARCHED_POWER)
     search = 2.0 * taking_part**2 * d_h * searched

@@ -81,7 +81,7 @@ def top_pairs(
     if k == 0:
         nothing = torch.empty(0, dtype=torch.int64)
         return TopPairs(nothing, nothing, torch.empty(0, dtype=torch.float64))
-    with _full_float32():
+    with full_float32():
         seen = screen(left, right, row_ids, column_ids)
         pool = Pool(k, exact_scores(left, right, seen.scale))
         Sweep(seen, pool, exclude_same).run()
@@ -90,7 +90,7 @@ def top_pairs(
 
 
 @contextmanager
-def _full_float32() -> Iterator[None]:
+def full_float32() -> Iterator[None]:
     """Products in real float32, which the margins are made for, whatever the caller allows."""
     allowed = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")

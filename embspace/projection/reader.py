@@ -1,6 +1,7 @@
 """ReadableModel: a Model whose heads, neurons and tokens answer in words."""
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from ..models.load import load as load_model
 from ..models.model import Model
 from ..notation import Circuit, Group, Inverse, Norm
 from ..vocabulary import filter_names
+from .at_once import circuits_at_once, in_order
 from .circuits import CircuitPairs, Head, HeadCircuit
 from .related import RelatedPairs, related_pairs
 from .token import TokenReadings, read_token
@@ -103,17 +105,26 @@ class ReadableModel(Model):
         distance: int | None = None,
         **options: Any,
     ) -> Iterator[CircuitPairs]:
-        """The strongest pairs of every head, one circuit at a time, as they are found."""
+        """The strongest pairs of every head in order, some circuits at once, as they are found."""
         rows, columns = range(self.n_layers), range(self.n_heads)
         filters = filter_names(options.pop("filters", ()))
-        for layer in rows if layers is None else indices(layers, self.n_layers, "layer"):
-            for head in columns if heads is None else indices(heads, self.n_heads, "head"):
-                for circuit in circuits:
-                    apart = distance if circuit == "qk" else None
-                    found = HeadCircuit(
-                        self, layer, head, circuit, norm=norm, inverse=inverse, distance=apart
-                    )
-                    yield found.top_pairs(k, filters=filters, **options)
+        mask = self.vocabulary.mask(filters)
+
+        def pairs_of(layer: int, head: int, circuit: Circuit) -> CircuitPairs:
+            apart = distance if circuit == "qk" else None
+            found = HeadCircuit(
+                self, layer, head, circuit, norm=norm, inverse=inverse, distance=apart
+            )
+            return found.top_pairs(k, filters=filters, **options)
+
+        jobs = (
+            partial(pairs_of, layer, head, circuit)
+            for layer in (rows if layers is None else indices(layers, self.n_layers, "layer"))
+            for head in (columns if heads is None else indices(heads, self.n_heads, "head"))
+            for circuit in circuits
+        )
+        at_once = circuits_at_once(self, None if mask is None else int(mask.sum()))
+        yield from in_order(jobs, at_once)
 
 
 def load(name: str | Path, **options: Any) -> ReadableModel:

@@ -25,8 +25,9 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -37,6 +38,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from embspace.projection import factors
+from embspace.projection.at_once import in_order
 from embspace.projection.pairs import Factor, top_pairs
 
 HOME = Path.home() / ".cache" / "embspace-real"
@@ -72,6 +74,11 @@ class Weights:
         if circuit == "qk":
             return one[mine].T.contiguous(), other[shared].T.contiguous()
         return one[shared].T.contiguous(), other[:, mine].contiguous()
+
+    def pairs(self, table: Tensor, k: int, *name: Any) -> Tensor:
+        """Our scores of one circuit."""
+        a, b = self.circuit(*name)
+        return top_pairs(Factor(table, a), Factor(table, b), k).score
 
 
 def brute(table: Tensor, a: Tensor, b: Tensor, k: int, rows: int = 512) -> Tensor:
@@ -198,6 +205,10 @@ def whole(weights: Weights, options: argparse.Namespace) -> None:
     wall, cpu = (sum(s[n] for s in spent) for n in (0, 1))
     print(f"{len(spent)} circuits: {wall:.1f} s, of processors {cpu:.1f} s; slowest first:")
     print(*(f"{s[0]:.3f} {s[2]}" for s in sorted(spent, reverse=True)[:8]), sep="\n")
+    table, k = weights.table, options.k
+    jobs = [partial(weights.pairs, table, k, *name) for name in weights.all()]
+    took, _ = timed(lambda: list(in_order(jobs, options.threads)))
+    print(f"side by side, as `heads` does: {took.wall:.1f} s, of processors {took.cpu:.1f} s")
     for way in (brute, prefiltered):
         ten = [
             timed(lambda a=a, b=b, way=way: way(weights.table, a, b, options.k))[0]

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -164,16 +165,35 @@ def test_a_table_in_parquet_is_read_or_names_what_it_needs(tmp_path):
         read_corpus(file)
 
 
-def test_a_hub_data_set_without_its_library_is_one_sentence():
-    if importlib.util.find_spec("datasets") is not None:
-        pytest.skip("the datasets library is here")
+def test_a_hub_data_set_without_its_library_is_one_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)  # as if it were not installed
     with pytest.raises(TextError, match=r"datasets library: pip install 'embspace\[hub-data\]'"):
         read_corpus("hub:some/thing@config#train")
 
 
-def test_without_text_and_without_the_hub_one_sentence_names_text(tiny_gpt2, monkeypatch):
-    import sys
+def test_a_data_set_is_streamed_and_long_texts_are_cut_into_sentences(tmp_path):
+    pytest.importorskip("datasets")
+    from pyarrow import Table, parquet
 
+    said = [
+        f"The keeper of house {n} feeds the birds. Every evening she counts them all twice."
+        for n in range(50)
+    ]
+    parquet.write_table(
+        Table.from_pydict({"id": list(range(50)), "text": said}), tmp_path / "train.parquet"
+    )
+    source = f"hub:{tmp_path}#train"
+    found = read_corpus(source)
+    assert found.source == source and len(found) == 100 and found.lines[1].startswith("Every")
+    assert read_corpus(source, limit=7).lines == found.lines[:7]
+    for wrong, why in ((f"hub:{tmp_path}#test", "split"), (f"hub:{tmp_path}/none", "none")):
+        with pytest.raises(TextError, match=why):
+            read_corpus(wrong)
+    with pytest.raises(TextError, match="no column body"):
+        read_corpus(source, column="body")
+
+
+def test_without_text_and_without_the_hub_one_sentence_names_text(tiny_gpt2, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)  # as if it were not installed
     with pytest.raises(TextError, match="give --text FILE") as error:
         default_corpus(load(tiny_gpt2))
