@@ -60,7 +60,7 @@ def command(openings: tuple[Opening, Opening], output: Output, states: bool, **g
         embspace align
         embspace align bert-seed1 bert-seed2 --groups K,V --plot panels.svg
         embspace align gpt2 gpt2-medium --filter words --json
-        embspace align gpt2 gpt2-medium --states --text sentences.txt
+        embspace align gpt2 gpt2-medium --states --text sentences.txt --plot states.svg
     """
     from .aligning import align_models, compare_states
 

@@ -55,15 +55,21 @@ def compare_states(
     seed: int,
 ) -> None:
     """Open both models, run them on a text, and show how alike their states are."""
-    if groups or plot or filters or norm != "raw":
-        raise click.UsageError("--states takes none of --groups, --filter, --norm and --plot.")
+    if groups or filters or norm != "raw":
+        raise click.UsageError("--states takes none of --groups, --filter and --norm.")
     from embspace.compare.state_alignment import WORDS, align_states
     from embspace.models.corpus import default_corpus, read_corpus
 
     a, b = (opening.open() for opening in openings)
     corpus = default_corpus(a) if text is None else read_corpus(text)
     watch = partial(_watched, "states")
-    output.one(align_states(a, b, corpus, words=words or WORDS, seed=seed, watch=watch))
+    result = align_states(a, b, corpus, words=words or WORDS, seed=seed, watch=watch)
+    output.one(result)
+    if plot:
+        from embspace.report.plots.alignment import plot_state_alignment
+
+        plot_state_alignment(result, plot)
+        say(f"wrote {plot}")
 
 
 def open_pair(

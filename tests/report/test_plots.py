@@ -10,9 +10,11 @@ import torch
 import embspace
 from embspace.compare.alignment import GroupAlignment, align
 from embspace.compare.matching import match_layers
+from embspace.compare.state_alignment import align_states
 from embspace.errors import EmbspaceError
-from embspace.report.plots.alignment import plot_alignment
+from embspace.report.plots.alignment import plot_alignment, plot_state_alignment
 from embspace.report.plots.figures import COLOURS, DASHES, MARKS, drawn, require_plot
+from embspace.report.sheets.state_alignment import NAMES
 
 pytest.importorskip("matplotlib")
 BEGINS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
@@ -38,6 +40,16 @@ def test_every_group_and_space_has_its_panel_and_axes_are_named(result, tmp_path
     plot_alignment(result, path)
     text = path.read_text(encoding="utf8")
     for title in ("V, vocabulary space", "W_Q, feature space", "mean |correlation|", "layer of"):
+        assert title in text
+
+
+def test_states_have_a_panel_a_measure_with_both_models_beside_them(tiny_gpt2, tmp_path):
+    model = embspace.load(tiny_gpt2)
+    text = [f"Her sister teaches {n} doctors in Rome and grows wheat." for n in range(40)]
+    found = align_states(model, model, text, words=60)
+    plot_state_alignment(found, tmp_path / "states.svg")
+    text = (tmp_path / "states.svg").read_text(encoding="utf8")
+    for title in (*(NAMES[name].split(",")[0] for name in found.measures), "state of"):
         assert title in text
 
 

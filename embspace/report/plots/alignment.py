@@ -1,16 +1,22 @@
-"""An alignment as the paper's panels: a column a parameter group, a row a space. [DAR] §5.1."""
+"""An alignment as the paper's panels: a column a parameter group, a row a space. [DAR] §5.1.
+
+Of states: a panel a measure.
+"""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...compare.alignment import Alignment
 from ...compare.matching import LayerMatch
+from ...compare.state_alignment import StateAlignment
 from ..sheets.alignment import diagonal, p_value
+from ..sheets.state_alignment import NAMES
 from ..view import clipped, model_name
 from .figures import MAP, drawn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colorbar import Colorbar
     from matplotlib.figure import Figure
 
 PANEL = 2.6  # inches
@@ -29,18 +35,46 @@ def plot_alignment(result: Alignment, path: str | Path) -> None:
                 if found is None:
                     panels[row, column].set_axis_off()
                     continue
-                _panel(figure, panels[row, column], found, f"{name}, {space} space")
-        names = [clipped(model_name(result.provenance[side]), NAME) for side in ("a", "b")]
-        figure.supylabel(f"layer of {names[0]}", fontsize=9)
-        figure.supxlabel(f"layer of {names[1]}", fontsize=9)
+                bar = _panel(figure, panels[row, column], found, f"{name}, {space} space")
+                bar.set_label("mean |correlation|", fontsize=7)
+        _sides(figure, "layer", result.provenance)
 
 
-def _panel(figure: "Figure", axes: "Axes", found: LayerMatch, title: str) -> None:
+def plot_state_alignment(result: StateAlignment, path: str | Path) -> None:
+    """Write how alike states are, matched ones framed; less than 0 is shaded as 0.
+
+    Raises EmbspaceError.
+    """
+    n = len(result.measures)
+    with drawn(path, (PANEL + 0.5) * n + 0.4, 3.2) as figure:
+        panels = figure.subplots(1, n, squeeze=False)[0]
+        for axes, (name, found) in zip(panels, result.measures.items(), strict=True):
+            _panel(figure, axes, found, NAMES[name], (0.0, 1.0))
+        _sides(figure, "state", result.provenance)
+
+
+def _sides(figure: "Figure", what: str, provenance: dict[str, Any]) -> None:
+    a, b = (clipped(model_name(provenance[side]), NAME) for side in ("a", "b"))
+    figure.supylabel(f"{what} of {a}", fontsize=9)
+    figure.supxlabel(f"{what} of {b}", fontsize=9)
+
+
+def _panel(
+    figure: "Figure",
+    axes: "Axes",
+    found: LayerMatch,
+    title: str,
+    ends: tuple[float, float] | None = None,
+) -> "Colorbar":
+    """Scores shaded between the ends, matched pairs framed; its bar."""
     from matplotlib.patches import Rectangle
     from matplotlib.ticker import MaxNLocator
 
     shade = [[float("nan") if x is None else x for x in row] for row in found.score]
-    image = axes.imshow(shade, cmap=MAP, aspect="equal", interpolation="nearest")
+    low, high = ends or (None, None)
+    image = axes.imshow(
+        shade, cmap=MAP, aspect="equal", interpolation="nearest", vmin=low, vmax=high
+    )
     axes.set_facecolor("#d9d9d9")  # shows where there is no score
     for i, j in found.pairs:
         for colour, width in (("black", 2.4), ("white", 1.2)):  # seen on dark and on light shades
@@ -52,5 +86,5 @@ def _panel(figure: "Figure", axes: "Axes", found: LayerMatch, title: str) -> Non
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     bar = figure.colorbar(image, ax=axes, shrink=0.75)
-    bar.set_label("mean |correlation|", fontsize=7)
     bar.ax.tick_params(labelsize=7)
+    return bar
