@@ -6,7 +6,7 @@ import click
 
 from . import completion
 from . import options as o
-from .evidence_work import WAY_OUT, finish, plot_option, seed_option
+from .evidence_work import WAY_OUT, finish
 from .opening import Opening
 from .output import Output
 from .spelling import tell_spellings
@@ -30,8 +30,8 @@ from .terminal import say
 )
 @o.filter_option
 @o.norm_option
-@seed_option
-@plot_option
+@o.seed_option
+@o.plot_option
 @o.output_options
 @o.opening_options
 @o.debug_option

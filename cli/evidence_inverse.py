@@ -5,9 +5,10 @@ from typing import Any
 import click
 
 from . import options as o
-from .evidence_work import finish, plot_option, read_text, seed_option, text_options
+from .evidence_work import finish
 from .opening import Opening, working
 from .output import Output
+from .texts import read_some, some_texts_options
 
 
 @click.command("inverse", context_settings=o.CONTEXT, short_help="E^T against E^+.")
@@ -29,9 +30,9 @@ from .output import Output
     metavar="K",
     help="Entries kept of a row; repeat.  [default: 10 to 30000]",
 )
-@text_options(300)
-@seed_option
-@plot_option
+@some_texts_options(300)
+@o.seed_option
+@o.plot_option
 @o.output_options
 @o.opening_options
 @o.debug_option
@@ -68,7 +69,7 @@ def _measure(
     if text is not None:
         from embspace.compare.hidden import hidden_states
 
-        corpus = read_text(model, text, texts, column)
+        corpus = read_some(model, text, texts, column)
         with working(f"running the model on {len(corpus)} texts"):
             states = hidden_states(model, corpus, seed=seed)
     with working("comparing both inverses"):

@@ -4,10 +4,11 @@ from typing import Any
 
 import click
 
-from .evidence_work import WAY_OUT, finish, followed, plot_option, read_text, seed_option
-from .evidence_work import text_options as texts_of
+from .evidence_work import WAY_OUT, finish, followed
 from .opening import Opening
+from .options import plot_option, seed_option
 from .output import Output
+from .texts import read_some, some_texts_options
 
 OPTIONS = (
     click.option(
@@ -30,7 +31,7 @@ OPTIONS = (
         metavar="N",
         help="Random positions of each text.",
     ),
-    texts_of(100),
+    some_texts_options(100),
     seed_option,
     plot_option,
 )
@@ -67,7 +68,7 @@ def measure(
         return needs_of_vectors(model, model.n_layers * (n + used), passes=1)
 
     model = opening.open(needs, WAY_OUT)
-    corpus = read_text(model, text, texts, column)
+    corpus = read_some(model, text, texts, column)
     found = Overlaps(model, corpus, against=against, k=top, m=vectors, per_text=per_text, seed=seed)
     for _ in followed(found, model.n_layers, "layers"):
         pass

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from . import options as o
-from .evidence_work import WAY_OUT, finish, followed, plot_option, seed_option
+from .evidence_work import WAY_OUT, finish, followed
 from .opening import Opening
 from .output import Output
 
@@ -26,8 +26,8 @@ from .output import Output
     "-k", "--top", type=click.IntRange(min=1), default=100, show_default=True, help="k of Sim_k."
 )
 @o.norm_option
-@seed_option
-@plot_option
+@o.seed_option
+@o.plot_option
 @o.output_options
 @o.opening_options
 @o.debug_option

@@ -5,15 +5,16 @@ from typing import Any
 import click
 
 from . import options as o
-from .evidence_work import finish, followed, plot_option, read_text, text_options
+from .evidence_work import finish, followed
 from .opening import Opening
 from .output import Output
 from .terminal import say
+from .texts import read_some, some_texts_options
 
 
 @click.command("trust", context_settings=o.CONTEXT, short_help="A grade for each head's reading.")
 @o.model_argument
-@text_options(100)
+@some_texts_options(100)
 @click.option(
     "--max-tokens",
     type=click.IntRange(min=6),
@@ -23,7 +24,7 @@ from .terminal import say
     help="Longer texts are cut.",
 )
 @o.norm_option
-@plot_option
+@o.plot_option
 @o.output_options
 @o.opening_options
 @o.debug_option
@@ -59,7 +60,7 @@ def _measure(
     from embspace.compare.trust import Trusting
 
     model = opening.open()
-    corpus = read_text(model, text, texts, column)
+    corpus = read_some(model, text, texts, column)
     measuring = Trusting(model, corpus, norm=norm, max_tokens=max_tokens)
     for _ in followed(measuring, len(measuring), "texts"):
         pass

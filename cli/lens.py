@@ -10,12 +10,7 @@ from . import completion
 from . import options as o
 from .opening import Opening
 from .output import Output
-
-TEXT_HELP = (
-    "What maps are fitted on, and --compare scored on: a file (one sentence a line), a table, a "
-    "folder of .txt, hub:NAME@CONFIG#SPLIT or sample:reference.  [default: our own for a bundled "
-    "sample, else Wikipedia]"
-)
+from .texts import column_option, no_special_option, text_option
 
 
 def numbers(ctx: click.Context, parameter: click.Parameter, text: str | None) -> Any:
@@ -70,10 +65,10 @@ def _range(part: str) -> range:
     "--generate", type=click.IntRange(min=1), metavar="N", help="Show N new tokens instead."
 )
 @click.option("--inside", is_flag=True, help="Also after attention, before the feed-forward.")
-@click.option("--no-special", is_flag=True, help="Add no special tokens ([CLS], <s>).")
+@no_special_option
 @click.option("--compare", is_flag=True, help="Score lenses on held-out text instead.")
-@click.option("--text", metavar="TEXT", help=TEXT_HELP)
-@click.option("--column", metavar="NAME", help="Of a table of texts.")
+@text_option("What maps are fitted on, and --compare scored on")
+@column_option
 @click.option(
     "--rows", type=click.IntRange(min=2), metavar="N", help="Fit on so many lines at most."
 )

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .interrupt import stop_if_interrupted
+from .options import seed_option
 from .terminal import console, say
 
 if TYPE_CHECKING:
     from embspace.models.corpus import Corpus
     from embspace.models.model import Model
 
-TEXT_HELP = (
-    "Sentences: a file (one a line), a .jsonl, .csv, .tsv or .parquet file, a folder of .txt, "
-    "hub:NAME@CONFIG#SPLIT, sample:reference, sample:story, or self (sampled from the model).  "
-    "[default: our own for a bundled sample, else Wikipedia from the Hub]"
+SOURCES = (
+    "a file (one a line), a .jsonl, .csv, .tsv or .parquet file, a folder of .txt, "
+    "hub:NAME@CONFIG#SPLIT, sample:reference or sample:story"
 )
+DEFAULT = "[default: our own for a bundled sample, else Wikipedia from the Hub]"
 
 WHAT = {"fit": "tokens read", "choice": "tokens read", "score": "held-out tokens read"}
 
@@ -78,6 +79,44 @@ class Reading:
         return int(self.positions) if self.positions.isdecimal() else self.positions
 
 
+def text_option(what: str = "Sentences", *, itself: bool = False) -> Callable[..., Any]:
+    """--text, where `what` says what it is for; `itself`: also sampled from the model."""
+    more = "; or self (sampled from the model)" if itself else ""
+    return click.option("--text", metavar="TEXT", help=f"{what}: {SOURCES}{more}.  {DEFAULT}")
+
+
+column_option = click.option("--column", metavar="NAME", help="Of a table of texts.")
+no_special_option = click.option(
+    "--no-special", is_flag=True, help="Add no special tokens ([CLS], <s>)."
+)
+
+
+def some_texts_options(n: int) -> Callable[[Any], Any]:
+    """--text, --texts and --column, for work that takes a few texts, by default n."""
+    count = click.option(
+        "--texts",
+        type=click.IntRange(min=2),
+        default=n,
+        show_default=True,
+        metavar="N",
+        help="How many of them.",
+    )
+
+    def with_texts(command: Any) -> Any:
+        return text_option()(count(column_option(command)))
+
+    return with_texts
+
+
+def read_some(model: "Model", text: str | None, n: int, column: str | None) -> "Corpus":
+    """The first n sentences, by default of what suits the model. Raises EmbspaceError."""
+    from embspace.models.corpus import default_corpus, read_corpus
+
+    if text is None:
+        return default_corpus(model, n)
+    return read_corpus(text, column=column, limit=n)
+
+
 def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """--text and all that goes with it; the command gets `reading` in their place."""
 
@@ -100,8 +139,8 @@ def _positions(ctx: click.Context, parameter: click.Parameter, value: str) -> st
 
 
 _TEXT = (
-    click.option("--text", metavar="TEXT", help=TEXT_HELP),
-    click.option("--column", metavar="NAME", help="Of a table of texts."),
+    text_option(itself=True),
+    column_option,
     click.option(
         "--sentences", metavar="A:B", help="Only these lines, counted from 0, B not included."
     ),
@@ -120,7 +159,7 @@ _TEXT = (
         metavar="N",
         help="Cut sentences.  [default: 256]",
     ),
-    click.option("--no-special", is_flag=True, help="Add no special tokens ([CLS], <s>)."),
+    no_special_option,
     click.option(
         "--skip-first",
         type=click.IntRange(min=0),
@@ -128,9 +167,7 @@ _TEXT = (
         metavar="N",
         help="Never take the first N tokens, which often hold outliers.",
     ),
-    click.option(
-        "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of what is drawn."
-    ),
+    seed_option,
     click.option(
         "--run-dtype",
         type=click.Choice(["float32", "float64", "bfloat16", "float16"]),

@@ -1,6 +1,6 @@
 """Kill long work at random moments, again and again: what goes on must end as if never broken.
 
-    python tests/abuse/kill.py --kills 20 fit finetune lens
+    python tests/abuse/kill.py --kills 20 fit finetune lens reproduce
 
 Not a test of pytest's: it takes minutes. Each kind of work runs once unbroken; then it is killed
 (SIGKILL) at moments drawn over its processor time and resumed until it is done, over and over.
@@ -61,10 +61,15 @@ def works(model: Path, text: Path) -> dict[str, Work]:
     def lens(home: Path) -> list[str]:
         return ["lens", "The cat", "-m", str(model), "--text", str(text), *told]
 
+    def reproduce(home: Path) -> list[str]:
+        out = ["--out", str(home / "out"), "--weights-only", "--quick"]
+        return ["reproduce", "embedding", "-m", str(model), *out, *told]
+
     return {
         "fit": Work(fit, "x.maps", "x.maps.state"),
         "finetune": Work(finetune, "made", "made.training.safetensors"),
         "lens": Work(lens, "cache/maps", None),
+        "reproduce": Work(reproduce, "out", None),
     }
 
 
@@ -158,7 +163,10 @@ def broken(work: Work, seconds: float, kills: int, draw: random.Random) -> dict[
 
 def _prepare() -> None:
     """Import what the work needs, so that little of its time is spent on that."""
-    for name in ("embspace_cli.group", "embspace.mapping.lensing", "embspace.projection.reader"):
+    for name in (
+        *("embspace_cli.group", "embspace.mapping.lensing", "embspace.projection.reader"),
+        *("embspace.report.reproducing", "embspace.compare.reproduction.embedding"),
+    ):
         import_module(name)
     for name in ("GPT2LMHeadModel", "AutoModelForCausalLM", "AutoTokenizer", "TokenizersBackend"):
         getattr(import_module("transformers"), name, None)
@@ -167,7 +175,7 @@ def _prepare() -> None:
 def main() -> int:
     """Kill, compare, count; 1 where anything differed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="*", default=["fit", "finetune", "lens"])
+    parser.add_argument("what", nargs="*", default=["fit", "finetune", "lens", "reproduce"])
     parser.add_argument("--kills", type=int, default=20, help="of each kind (default 20)")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()

@@ -177,3 +177,19 @@ def test_a_disk_that_is_full_is_no_reason_but_an_error(run, monkeypatch):
     monkeypatch.setattr(keeping.os, "fsync", full)
     with pytest.raises(EmbspaceError, match="No space left"):
         run()
+
+
+def test_a_second_run_into_the_same_folder_is_refused_while_the_first_one_works(
+    run, tmp_path, monkeypatch
+):
+    def second(progress):
+        with pytest.raises(EmbspaceError, match="another run is writing"):
+            run()
+        run("other")  # another folder is free
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(changed={"inverse": second})
+    assert run()[1] == ["inverse"]  # the lock went with the interrupted run
+    monkeypatch.setenv("EMBSPACE_CACHE", os.devnull)  # no cache, no lock, no hindrance
+    assert run("third")[1] == ["pairs", "inverse"]
