@@ -45,9 +45,18 @@ class Head:
         self.model, self.n_tokens = model, len(model.vocabulary)
         self.rows = max(1, SLICE // self.n_tokens)
 
-    def __call__(self, states: Float[Tensor, "n d"]) -> Float[Tensor, "n V"]:
-        """Logits of the tokens that the tokenizer can name, from states before the final norm."""
-        return replay.logits(self.model, states)[..., : self.n_tokens]
+    def __call__(
+        self, states: Float[Tensor, "n d"], room: Float[Tensor, "n rows"] | None = None
+    ) -> Float[Tensor, "n V"]:
+        """Logits of the tokens that the tokenizer can name, from states before the final norm.
+
+        `room` is what they are written to, where given.
+        """
+        return replay.logits(self.model, states, room)[..., : self.n_tokens]
+
+    def room(self, n: int, like: Tensor) -> Float[Tensor, "n rows"]:
+        """Room for the logits of n rows, taken once: fresh memory costs as much as the product."""
+        return like.new_empty(n, self.model.vocabulary.n_rows)
 
     def slices(self, n: int) -> Iterator[slice]:
         """Rows to decode at a time."""

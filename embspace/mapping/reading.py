@@ -12,7 +12,8 @@ from torch import Tensor
 
 from .decoding import Head
 
-SLICE = 1 << 22  # numbers of one vocabulary-sized tensor
+SLICE = 1 << 23  # numbers of one vocabulary-sized tensor
+PIECE = 1 << 18  # of those that stay in a processor's own cache while they are looked at again
 
 
 @dataclass(frozen=True)
@@ -57,30 +58,40 @@ def read(
     None: each row's own most likely token (rank 0). Softmax over the V tokens that have a name.
     """
     step = max(1, SLICE // head.n_tokens)
+    piece = step if states.device.type != "cpu" else max(1, PIECE // head.n_tokens)
     k = min(k, head.n_tokens)
     # room is taken beforehand: small results kept between the large buffers of two slices would
     # leave gaps that no later buffer fits, and the process would grow after all
     found = Reading.empty(len(states), k, len(tracked), states.dtype)
+    logits = head.room(min(step, len(states)), states)
+    work = torch.empty_like(logits[:piece, : head.n_tokens])
     with torch.no_grad():
         for start in range(0, len(states), step):
-            part = slice(start, start + step)
-            wanted = None if answers is None else answers[part]
-            found.put(part, _read(head(states[part]), k, wanted, tracked))
+            rows = states[start : start + step]
+            z = head(rows, logits[: len(rows)])
+            for at in range(0, len(z), piece):
+                part = slice(start + at, start + min(at + piece, len(z)))
+                wanted = None if answers is None else answers[part]
+                some = z[at : at + piece]
+                found.put(part, _read(some, k, wanted, tracked, work[: len(some)]))
     return found
 
 
-def _read(z: Tensor, k: int, answers: Tensor | None, tracked: tuple[int, ...]) -> Reading:
+def _read(
+    z: Tensor, k: int, answers: Tensor | None, tracked: tuple[int, ...], room: Tensor
+) -> Reading:
+    """Of logits that are overwritten, like `room`."""
     scores, ids = _top(z, k)
     answers = ids[:, 0] if answers is None else answers.to(z.device)
     asked = torch.tensor(tracked, dtype=torch.long, device=z.device).expand(len(z), -1)
-    rank = _rank(z, answers[:, None])[:, 0]
-    tracked_rank, tracked_z = _rank(z, asked), z.gather(1, asked)
+    rank = _rank(z, answers[:, None], room)[:, 0]
+    tracked_rank, tracked_z = _rank(z, asked, room), z.gather(1, asked)
     largest = scores[:, :1]
-    z = z - largest
-    e = z.exp()
+    z.sub_(largest)
+    e = torch.exp(z, out=room)
     total = e.sum(1, keepdim=True)
     # −Σ p log p, with log p = z − log Σ exp z
-    entropy = total.log()[:, 0] - torch.linalg.vecdot(e, z.clamp_min_(-1e4)) / total[:, 0]
+    entropy = total.log()[:, 0] - z.clamp_min_(-1e4).mul_(e).sum(1) / total[:, 0]
     p, tracked_p = (scores - largest).exp() / total, (tracked_z - largest).exp() / total
     return Reading(ids, p, entropy.clamp_min(0), rank, tracked_rank, tracked_p)
 
@@ -93,10 +104,12 @@ def _top(z: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return scores, ids.gather(1, again)
 
 
-def _rank(z: Tensor, asked: Int[Tensor, "n m"]) -> Int[Tensor, "n m"]:
-    """How many tokens come before each asked one, ties by id."""
+def _rank(z: Tensor, asked: Int[Tensor, "n m"], above: Tensor) -> Int[Tensor, "n m"]:
+    """How many tokens come before each asked one, ties by id; `above` is overwritten.
+
+    They are counted as floats: a sum of booleans would be copied to int64.
+    """
     found = torch.empty_like(asked)
-    above = torch.empty_like(z)  # counted as floats: a sum of booleans would be copied to int64
     for at in range(asked.shape[1]):
         own = z.gather(1, asked[:, at : at + 1])
         before = torch.gt(z, own, out=above).sum(1).long()

@@ -119,28 +119,43 @@ def prepared(model: "Model", state: Float[Tensor, "... d"]) -> Float[Tensor, "..
     return _transformed(model, x) if model.has_head else x
 
 
-def logits(model: "Model", state: Float[Tensor, "... d"]) -> Float[Tensor, "... rows"]:
-    """The whole prediction head on state L: norm, projection or transform, matrix, bias, cap."""
+def logits(
+    model: "Model", state: Float[Tensor, "... d"], room: Float[Tensor, "... rows"] | None = None
+) -> Float[Tensor, "... rows"]:
+    """The whole prediction head on state L: norm, projection or transform, matrix, bias, cap.
+
+    `room` holds the result, where given; no gradient passes through it then.
+    """
     x = prepared(model, state)
     out_path = spell(model.family.project_out, model.layout.prefix, model.checkpoint)
     if out_path:
         x = x @ model.weight(f"{out_path}.weight").T
-    return finished(model, against(x, model.head_table()))
+    return finished(model, against(x, model.head_table(), room))
 
 
-def against(x: Float[Tensor, "... m"], table: Float[Tensor, "rows m"]) -> Tensor:
+def against(
+    x: Float[Tensor, "... m"],
+    table: Float[Tensor, "rows m"],
+    room: Float[Tensor, "... rows"] | None = None,
+) -> Float[Tensor, "... rows"]:
     """x table^T in the dtype of x, a block of rows at a time: a table may be larger than memory."""
-    blocks = (table[i : i + ROWS].to(x.dtype) for i in range(0, len(table), ROWS))
-    return torch.cat([x @ block.T for block in blocks], dim=-1)
+    starts = range(0, len(table), ROWS)
+    blocks = (table[i : i + ROWS].to(x.dtype).T for i in starts)
+    if room is None:
+        return torch.cat([x @ block for block in blocks], dim=-1)
+    for i, block in zip(starts, blocks, strict=True):
+        torch.mm(x, block, out=room[:, i : i + ROWS])
+    return room
 
 
 def finished(model: "Model", products: Float[Tensor, "... rows"]) -> Float[Tensor, "... rows"]:
-    """Head bias, logit scale and soft cap, in the order the models apply them."""
-    bias = model.head_bias
-    out = products if bias is None else products + bias
-    out = out * scales.logit_scale(model)
-    cap = scales.logit_cap(model)
-    return out if cap is None else cap * torch.tanh(out / cap)
+    """Head bias, logit scale and soft cap, in the order the models apply them; overwrites."""
+    bias, scale, cap = model.head_bias, scales.logit_scale(model), scales.logit_cap(model)
+    if bias is not None:
+        products.add_(bias)
+    if scale != 1:
+        products.mul_(scale)
+    return products if cap is None else products.div_(cap).tanh_().mul_(cap)
 
 
 def _transformed(model: "Model", x: Tensor) -> Tensor:

@@ -125,7 +125,7 @@ def test_reading_in_slices_changes_nothing(tiny_gpt2, monkeypatch):
 
 def test_ties_go_to_the_smaller_id(tiny_gpt2):
     class Tied(Head):
-        def __call__(self, states: Any) -> Any:
+        def __call__(self, states: Any, room: Any = None) -> Any:
             z = torch.zeros(len(states), self.n_tokens)
             z[:, [5, 9, 20]] = 3.0
             return z
