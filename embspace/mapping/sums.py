@@ -16,7 +16,8 @@ from ..errors import EmbspaceError, MapsError
 from .whitening import inverse_of, root_of
 
 Products = Literal["float64", "float32"]
-CHUNK = 1024  # rows multiplied at a time
+CHUNK = 1024  # rows multiplied at a time; in float32 more, while they are this many numbers:
+MOST_WAITING = 1 << 27
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def _pair(pair: Any, n_layers: int) -> tuple[int, int]:
 class Sums:
     """Sufficient statistics of all maps of a plan, in float64.
 
-    Rows are gathered until `CHUNK` of them are multiplied at once. `products` "float32" multiplies
+    Rows wait until there are enough to multiply at once. `products` "float32" multiplies
     in float32 and accumulates over chunks in float64: from the first chunk it takes a vector near
     the mean and for each source a matrix R (`whitening`), and multiplies z = (x - c) R^-1, which no
     near dependence of coordinates amplifies; both are put back in float64 when a moment is asked
@@ -101,8 +102,12 @@ class Sums:
             source: torch.zeros(d, d * (1 + len(row)), **zeros)
             for source, row in plan.targets.items()
         }
+        self.chunk = (
+            CHUNK if products == "float64" else max(CHUNK, min(4 * CHUNK, MOST_WAITING // (k * d)))
+        )
         self._waiting = torch.empty(0, k, d, **zeros)
         self._n_waiting = 0
+        self._rounded_in: dict[str, Tensor] = {}
         self._inverses: list[Tensor] = []
         self._product = torch.empty(self.d, 0, device=self.device)
         self._at = {space: n for n, space in enumerate(plan.spaces)}
@@ -112,17 +117,26 @@ class Sums:
     def add(self, rows: Mapping[str, Float[Tensor, "n d"]]) -> None:
         """Add rows of every space of the plan; row i of each belongs together."""
         n = len(rows[self.plan.spaces[0]])
-        if n and not len(self._waiting):
-            self._waiting = self.total.new_empty(CHUNK, *self.total.shape)
+        if n:
+            self._make_room(rows[self.plan.spaces[0]].dtype)
         start = 0
         while start < n:
-            m = min(CHUNK - self._n_waiting, n - start)
+            m = min(self.chunk - self._n_waiting, n - start)
             here = self._waiting[self._n_waiting : self._n_waiting + m]
             for at, space in enumerate(self.plan.spaces):
                 here[:, at] = rows[space][start : start + m]
             start, self._n_waiting, self.n = start + m, self._n_waiting + m, self.n + m
-            if self._n_waiting == CHUNK:
+            if self._n_waiting == self.chunk:
                 self.settle()
+
+    def _make_room(self, given: torch.dtype) -> None:
+        """Room for rows that wait: in float32 where that holds them and products are of it."""
+        single = self.products == "float32" and given != torch.float64
+        wanted = torch.float32 if single else torch.float64
+        if len(self._waiting) and self._waiting.dtype in (wanted, torch.float64):
+            return
+        self.settle()
+        self._waiting = self.total.new_empty(self.chunk, *self.total.shape, dtype=wanted)
 
     def settle(self) -> None:
         """Multiply the rows that wait, as reading any sum does."""
@@ -131,18 +145,25 @@ class Sums:
             self._n_waiting = 0
 
     def _multiply(self, rows: Float[Tensor, "n spaces d"]) -> None:
-        if self.products == "float32" and len(rows) == self.n:
-            self.shift = rows.mean(0)
-        rows -= self.shift
-        if self.products == "float32" and len(rows) == self.n:
-            at = [self._at[source] for source in self.blocks]
-            self.roots = torch.stack([root_of(rows[:, a]) for a in at])
-        self.total += rows.sum(0)
-        self.squares += rows.square().sum(0)
-        if len(self.roots):
-            self._multiply_single(rows.flatten(1).float())
-            return
-        side_by_side = rows.flatten(1)
+        first = len(rows) == self.n
+        if first and self.products == "float32":
+            self.shift = rows[:CHUNK].double().mean(0)
+        side_by_side = []
+        for some in rows.split(CHUNK):
+            exact = some.double() - self.shift
+            if first and self.products == "float32" and not len(self.roots):
+                at = [self._at[source] for source in self.blocks]
+                self.roots = torch.stack([root_of(exact[:, a]) for a in at])
+            self.total += exact.sum(0)
+            self.squares += exact.square().sum(0)
+            if len(self.roots):
+                side_by_side.append(exact.flatten(1).float())
+            else:
+                self._multiply_double(exact.flatten(1))
+        if side_by_side:
+            self._multiply_single(torch.cat(side_by_side))
+
+    def _multiply_double(self, side_by_side: Float[Tensor, "n spaces*d"]) -> None:
         for source, block in self.blocks.items():
             block.addmm_(self._rows_of(side_by_side, source).T, self._columns(side_by_side, source))
 
@@ -210,7 +231,8 @@ class Sums:
             return block
         c = torch.cat([self.shift[self._at[s]] for s in spaces])
         cx = self.shift[self._at[source]]
-        return block + torch.outer(cx, t + self.n * c) + torch.outer(x, c)
+        # a shift comes with roots, so that the block is a new one
+        return block.addr_(cx, t + self.n * c).addr_(x, c)
 
     def about_shift(self, source: str, targets: tuple[str, ...] = ()) -> Float[Tensor, "d k"]:
         """Σ (x - c)^T [x - c, y₁ - c₁, …], c the vectors near the means (0 of float64 products)."""
@@ -226,7 +248,7 @@ class Sums:
     def as_multiplied(self, source: str) -> Float[Tensor, "d d"]:
         """Σ of a source's products in the coordinates that they were rounded in."""
         self.settle()
-        return self.blocks[source][:, : self.d]
+        return self._rounded_in.get(source, self.blocks[source][:, : self.d])
 
     def _block(self, source: str, targets: tuple[str, ...]) -> Tensor:
         every = self.plan.targets[source]
@@ -249,6 +271,10 @@ class Sums:
 
     def unshift(self) -> None:
         """Make all sums those about 0; products of further rows are then in float64."""
+        if len(self.roots):
+            self._rounded_in = {
+                source: self.as_multiplied(source).clone() for source in self.blocks
+            }
         for source in self.blocks:
             self.blocks[source] = self.moments(source, self.plan.targets[source]).clone()
         self.squares = torch.stack([self.energy(space) for space in self.plan.spaces])
@@ -273,7 +299,7 @@ class Sums:
         """Take over the state of other sums of the same plan. Raises MapsError for wrong shapes."""
         for name, mine in self.tensors().items():
             given = tensors.get(name)
-            if given is None or given.dtype != mine.dtype or not self._fits(name, given, mine):
+            if given is None or not self._fits(name, given, mine):
                 raise MapsError("the saved sums do not belong to these maps.")
         for name in ("shift", "total", "squares", "roots"):
             setattr(self, name, tensors[name].to(self.device).clone())
@@ -281,14 +307,19 @@ class Sums:
             self.blocks[source] = tensors[f"block.{source}"].to(self.device).clone()
         self._inverses = []
         self._n_waiting = len(tensors["waiting"])
-        self._waiting = self.total.new_empty(CHUNK, *self.total.shape)
-        self._waiting[: self._n_waiting] = tensors["waiting"].to(self.device)
+        waiting = tensors["waiting"].to(self.device)
+        self._waiting = waiting.new_empty(self.chunk, *self.total.shape)
+        self._waiting[: self._n_waiting] = waiting
         self.n = n
 
     def _fits(self, name: str, given: Tensor, mine: Tensor) -> bool:
         """Whether a saved tensor has the shape of ours, or one that it may grow to."""
         if name == "waiting":
-            return given.shape[1:] == mine.shape[1:] and len(given) < CHUNK
+            kinds = (torch.float32, torch.float64)
+            fits = given.shape[1:] == mine.shape[1:] and len(given) < self.chunk
+            return fits and given.dtype in kinds
+        if given.dtype != mine.dtype:
+            return False
         if name == "roots":
             return given.shape[1:] == mine.shape[1:] and len(given) in (0, len(self.blocks))
         return given.shape == mine.shape
@@ -297,5 +328,6 @@ class Sums:
 def needs_room(plan: Plan, d: int, *, sets: int = 2) -> int:
     """Bytes that a fit of a plan holds at most: its sums for fitting and scoring, and one solve."""
     widest = max((len(row) for row in plan.targets.values()), default=0)
-    waiting = 8 * CHUNK * len(plan.spaces) * d
+    numbers = CHUNK * len(plan.spaces) * d
+    waiting = 4 * max(2 * numbers, min(4 * numbers, MOST_WAITING))
     return sets * (plan.n_bytes(d) + waiting) + 2 * waiting + 8 * d * d * (2 * widest + 6)
