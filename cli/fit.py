@@ -45,7 +45,7 @@ from .texts import Reading, text_options
     type=click.Choice(["float64", "float32"]),
     default="float64",
     show_default=True,
-    help="Of the sums: float32 is faster, and keeps r² to 1e-4.",
+    help="Of the sums: float32 suits devices that are slow in float64, and keeps r² to 1e-4.",
 )
 @click.option(
     "--device-map", type=click.Choice(["auto"]), help="Spread a large model (accelerate)."
