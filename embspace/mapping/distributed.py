@@ -34,6 +34,20 @@ class Group:
             if tensor.numel():
                 distributed.all_reduce(tensor)
         sums.n = round(float(n))
+        self._share_rounding(sums)
+
+    def _share_rounding(self, sums: Sums) -> None:
+        """Judge in every process as the first one that rounded any products would."""
+        from torch import distributed
+
+        one = torch.tensor(self.rank if sums.rounded_in else self.size, device=sums.device)
+        distributed.all_reduce(one, distributed.ReduceOp.MIN)
+        if int(one) == self.size:
+            return
+        for source, block in sums.blocks.items():
+            seen = sums.rounded_in.get(source, block[:, : sums.d]).clone().contiguous()
+            distributed.broadcast(seen, int(one))
+            sums.rounded_in[source] = seen
 
     def total(self, n: int) -> int:
         """The sum of a number over all processes."""

@@ -57,7 +57,7 @@ def solve(
         strength = ridge * float(gram.diagonal().mean())
         gram = gram + strength * torch.eye(d, dtype=gram.dtype, device=gram.device)
     n_free = sums.n - affine if kind != "ridge" else d
-    enough = n_free >= d and (sums.products == "float64" or _well_rounded(sums, source, kind))
+    enough = n_free >= d and _well_rounded(sums, source, kind)
     unit = _unit(sums, source, gram)
     A, rank, condition, cut = _least_squares(gram, cross, n_free, unit, enough)
     if not affine:
@@ -67,11 +67,12 @@ def solve(
 
 
 def _well_rounded(sums: Sums, source: str, kind: Kind) -> bool:
-    """Whether moments of float32 products determine a map: judged in the coordinates that were
-    multiplied, since turning them back is exact."""
-    if kind == "ridge":
+    """Whether rounded products allow a map to be determined: judged in the coordinates that were
+    multiplied in float32, since turning them back is exact."""
+    products = sums.as_multiplied(source)
+    if products is None or kind == "ridge":
         return True
-    scaled, _ = _scaled(sums.as_multiplied(source))
+    scaled, _ = _scaled(products)
     factor, failed = torch.linalg.cholesky_ex(scaled)
     if int(failed):
         return False
@@ -81,7 +82,7 @@ def _well_rounded(sums: Sums, source: str, kind: Kind) -> bool:
 
 def _unit(sums: Sums, source: str, gram: Tensor) -> float:
     """Rounding of the moments, relative to their diagonal."""
-    if sums.products == "float64":
+    if sums.as_multiplied(source) is None:
         return UNIT["float64"]
     rounded = sums.about_shift(source).diagonal()
     share = (rounded / gram.diagonal().clamp_min(1e-300)).max().clamp_max(1)

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..errors import EmbspaceError, MapsError
-from .whitening import inverse_of, root_of
+from .whitening import inverse_of, root_of, turn
 
 Products = Literal["float64", "float32"]
 CHUNK = 1024  # rows multiplied at a time; in float32 more, while they are this many numbers:
@@ -77,7 +77,8 @@ class Sums:
     in float32 and accumulates over chunks in float64: from the first chunk it takes a vector near
     the mean and for each source a matrix R (`whitening`), and multiplies z = (x - c) R^-1, which no
     near dependence of coordinates amplifies; both are put back in float64 when a moment is asked
-    for. Rows may come in any order and number.
+    for. R takes 2 d rows: what is multiplied before there are so many is so in float64. Rows may
+    come in any order and number.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Sums:
         )
         self._waiting = torch.empty(0, k, d, **zeros)
         self._n_waiting = 0
-        self._rounded_in: dict[str, Tensor] = {}
+        self.rounded_in: dict[str, Tensor] = {}  # of roots that are no more: see `as_multiplied`
         self._inverses: list[Tensor] = []
         self._product = torch.empty(self.d, 0, device=self.device)
         self._at = {space: n for n, space in enumerate(plan.spaces)}
@@ -145,15 +146,14 @@ class Sums:
             self._n_waiting = 0
 
     def _multiply(self, rows: Float[Tensor, "n spaces d"]) -> None:
-        first = len(rows) == self.n
-        if first and self.products == "float32":
-            self.shift = rows[:CHUNK].double().mean(0)
+        if self.products == "float32":
+            if len(rows) == self.n:
+                self.shift = rows[:CHUNK].double().mean(0)
+            if not len(self.roots):
+                self._whiten(rows)
         side_by_side = []
         for some in rows.split(CHUNK):
             exact = some.double() - self.shift
-            if first and self.products == "float32" and not len(self.roots):
-                at = [self._at[source] for source in self.blocks]
-                self.roots = torch.stack([root_of(exact[:, a]) for a in at])
             self.total += exact.sum(0)
             self.squares += exact.square().sum(0)
             if len(self.roots):
@@ -162,6 +162,22 @@ class Sums:
                 self._multiply_double(exact.flatten(1))
         if side_by_side:
             self._multiply_single(torch.cat(side_by_side))
+
+    def _whiten(self, rows: Float[Tensor, "n spaces d"]) -> None:
+        """Take R of every source, once there are rows enough for it; sums so far are turned by it.
+
+        Sums about 0 stay so: without a vector near the mean float32 rows have lost too much.
+        """
+        before, least = self.n - len(rows), 2 * self.d
+        if self.n < least or not bool(self.shift.any()):
+            return
+        rows = rows[: max(CHUNK, least)]
+        for source, block in self.blocks.items():
+            x = rows[:, self._at[source]].double() - self.shift[self._at[source]]
+            root = root_of((block[:, : self.d] + x.T @ x) / (before + len(rows)))
+            self.roots = torch.cat([self.roots, root[None]])
+            if before:
+                turn(block, root)
 
     def _multiply_double(self, side_by_side: Float[Tensor, "n spaces*d"]) -> None:
         for source, block in self.blocks.items():
@@ -231,7 +247,7 @@ class Sums:
             return block
         c = torch.cat([self.shift[self._at[s]] for s in spaces])
         cx = self.shift[self._at[source]]
-        # a shift comes with roots, so that the block is a new one
+        block = block if len(self.roots) else block.clone()  # of roots: a new one already
         return block.addr_(cx, t + self.n * c).addr_(x, c)
 
     def about_shift(self, source: str, targets: tuple[str, ...] = ()) -> Float[Tensor, "d k"]:
@@ -245,10 +261,13 @@ class Sums:
         block[:, : self.d] = block[:, : self.d] @ root
         return block
 
-    def as_multiplied(self, source: str) -> Float[Tensor, "d d"]:
-        """Σ of a source's products in the coordinates that they were rounded in."""
+    def as_multiplied(self, source: str) -> Float[Tensor, "d d"] | None:
+        """Σ of a source's products in the coordinates that they were rounded to float32 in, or
+        None where none was."""
         self.settle()
-        return self._rounded_in.get(source, self.blocks[source][:, : self.d])
+        if len(self.roots):
+            return self.blocks[source][:, : self.d]
+        return self.rounded_in.get(source)
 
     def _block(self, source: str, targets: tuple[str, ...]) -> Tensor:
         every = self.plan.targets[source]
@@ -267,14 +286,14 @@ class Sums:
         theirs.unshift()
         for mine, more in zip(self.tensors().values(), theirs.tensors().values(), strict=True):
             mine += more.to(self.device)
+        self.rounded_in = self.rounded_in or theirs.rounded_in
         self.n += other.n
 
     def unshift(self) -> None:
         """Make all sums those about 0; products of further rows are then in float64."""
+        self.settle()
         if len(self.roots):
-            self._rounded_in = {
-                source: self.as_multiplied(source).clone() for source in self.blocks
-            }
+            self.rounded_in = {s: b[:, : self.d].clone() for s, b in self.blocks.items()}
         for source in self.blocks:
             self.blocks[source] = self.moments(source, self.plan.targets[source]).clone()
         self.squares = torch.stack([self.energy(space) for space in self.plan.spaces])
@@ -286,6 +305,7 @@ class Sums:
         """An independent copy."""
         twin = Sums(self.plan, self.d, products=self.products, device=self.device)
         twin.load_tensors(self.tensors(), self.n)
+        twin.rounded_in = dict(self.rounded_in)
         return twin
 
     # keep --------------------------------------------------------------------------------
@@ -305,7 +325,7 @@ class Sums:
             setattr(self, name, tensors[name].to(self.device).clone())
         for source in self.blocks:
             self.blocks[source] = tensors[f"block.{source}"].to(self.device).clone()
-        self._inverses = []
+        self._inverses, self.rounded_in = [], {}
         self._n_waiting = len(tensors["waiting"])
         waiting = tensors["waiting"].to(self.device)
         self._waiting = waiting.new_empty(self.chunk, *self.total.shape)

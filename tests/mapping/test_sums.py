@@ -148,24 +148,72 @@ def test_pairs_that_do_not_exist_are_refused(pairs):
         Plan.of_layers(4, pairs)
 
 
-@pytest.mark.parametrize("pieces", [37, 0])
-def test_float32_products_keep_r2_where_coordinates_are_nearly_dependent(summed, pieces):
+def nearly_dependent(n: int = 4000, d: int = 48) -> list[np.ndarray]:
+    """x with a thousand times more along some directions than along others and a large common part;
+    y, which needs all of them; in float32."""
     random = np.random.default_rng(0)
-    d, n = 48, 4000
-    # a thousand times more along some directions than along others, and a large common part
     spread = np.linalg.qr(random.normal(size=(d, d)))[0] * np.logspace(0, -3.5, d)
     z = random.normal(size=(n, d))
     x = z @ spread.T + 5.0
     y = z @ random.normal(size=(d, d)) + 0.5 * random.normal(size=(n, d))
-    rows = [x.astype(np.float32), y.astype(np.float32)]
+    return [x.astype(np.float32), y.astype(np.float32)]
+
+
+def held_out_r2(fit: Sums, held: Sums) -> float:
+    return r2_of(held, "0", solve(fit, "0"))["1"].mean
+
+
+@pytest.mark.parametrize("pieces", [37, 0])
+@pytest.mark.parametrize("chunk", [CHUNK, 16])
+def test_float32_products_keep_r2_where_coordinates_are_nearly_dependent(
+    summed, pieces, chunk, monkeypatch
+):
+    monkeypatch.setattr("embspace.mapping.sums.CHUNK", chunk)  # 16: fewer than coordinates
+    monkeypatch.setattr("embspace.mapping.sums.MOST_WAITING", 1)
+    rows = nearly_dependent()
     fit, held = [a[:3000] for a in rows], [a[3000:] for a in rows]
     found = {}
     for products in ("float64", "float32"):
-        solution = solve(summed(fit, pieces, products=products), "0")
-        r2 = r2_of(summed(held, pieces, products=products), "0", solution)["1"]
-        found[products] = r2.mean
+        sums = [summed(part, pieces, products=products) for part in (fit, held)]
+        found[products] = held_out_r2(*sums)
+        assert (sums[0].as_multiplied("0") is None) == (products == "float64")
     assert found["float64"] > 0.9
     assert abs(found["float32"] - found["float64"]) < 1e-4
+
+
+def test_sums_that_are_read_from_the_first_row_on_lose_nothing_in_float32(summed):
+    rows = nearly_dependent()
+    fit, held = [a[:3000] for a in rows], [a[3000:] for a in rows]
+    read = Sums(Plan.of_layers(1), 48, products="float32")
+    for start in (0, *range(1, 3000, 60)):
+        part = slice(start, start + 60 if start else 1)
+        read.add({str(l): torch.from_numpy(x[part]) for l, x in enumerate(fit)})
+        read.moments("0", ("1",))
+    assert len(read.roots) == 1
+    exact, held_sums = summed(fit), summed(held)
+    assert read.n == exact.n == 3000
+    same(read, exact, 5e-6)
+    assert abs(held_out_r2(read, held_sums) - held_out_r2(exact, held_sums)) < 1e-4
+
+
+def test_few_rows_are_multiplied_in_float64_whatever_is_asked_for(chain, summed):
+    states = chain(15, 8, 2, mean=3.0)
+    sums = summed(states, products="float32")
+    same(sums, summed(states), 1e-12)
+    assert sums.as_multiplied("0") is None
+    assert solve(sums, "0").cut is None
+
+
+def test_merged_sums_are_judged_by_the_part_that_was_rounded(summed):
+    rows = nearly_dependent()
+    few, many = [a[:20] for a in rows], [a[20:3000] for a in rows]
+    held = summed([a[3000:] for a in rows])
+    whole = summed(few, products="float32")
+    whole.merge(summed(many, products="float32"))
+    assert solve(whole, "0").rank == 48
+    exact = held_out_r2(summed([a[:3000] for a in rows]), held)
+    assert abs(held_out_r2(whole, held) - exact) < 1e-4
+    assert abs(held_out_r2(whole.copy(), held) - exact) < 1e-4
 
 
 def test_rows_wait_until_there_are_enough_of_them_and_count_at_once(chain, summed):
