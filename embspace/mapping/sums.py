@@ -171,7 +171,6 @@ class Sums:
         before, least = self.n - len(rows), 2 * self.d
         if self.n < least or not bool(self.shift.any()):
             return
-
         for source, block in self.blocks.items():
             x = rows[:, self._at[source]].double() - self.shift[self._at[source]]
             root = root_of((block[:, : self.d] + x.T @ x) / (before + len(rows)))
