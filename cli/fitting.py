@@ -39,6 +39,8 @@ def fit_maps(
         how["kind"] = "mat"
     model = opening.open()
     corpus = reading.corpus(model)
+    if refined:
+        _require_start(model, corpus, reading, how["rows"])
     state = path.with_name(path.name + ".state")
     with process_group() as group:
         with Followed() as bar:
@@ -76,6 +78,15 @@ def _require_refinable(how: dict[str, Any], reading: Reading) -> None:
     for option, given in asked.items():
         if given:
             raise click.UsageError(f"--kind refined does not go with {option}.")
+
+
+def _require_start(model: "Model", corpus: "Corpus", reading: Reading, rows: int | None) -> None:
+    """The same for what the model and the text decide."""
+    from embspace.mapping.lines import split_lines
+    from embspace.mapping.refine import require_refinable
+
+    lines = split_lines(corpus, fit=reading.lines(corpus), seed=reading.seed).fit
+    require_refinable(model, len(lines[:rows]))
 
 
 def _refined(model: "Model", maps: "Maps", corpus: "Corpus", reading: Reading) -> "Maps":

@@ -18,13 +18,14 @@ from torch import Tensor
 
 from ..checking import indices, positive
 from ..checking import seed as checked_seed
-from ..errors import EmbspaceError, MapsError, ResourceError, TextError
+from ..errors import EmbspaceError, MapsError, ModelError, ResourceError, TextError
 from ..models.corpus import Corpus, default_corpus, mark_of, read_corpus
 from ..models.memory import free_memory, gigabytes
 from ..models.passages import passages
 from ..models.running import run
 from ..models.states import BATCH_TOKENS, States, capture_all
-from .decoding import Head
+from .assemble import MOST_MARKS
+from .decoding import Head, why_no_head
 from .fitting import RUN_DTYPES, Progress
 from .maps import Maps
 from .reading import SLICE
@@ -58,7 +59,8 @@ def refine(
     text: what `maps` were fitted on (their record says which lines); layers: which to refine (all
     that `maps` take to L); epochs: at most; each layer keeps its best epoch by KL on rows kept
     apart, the start among them. The head meets a slice of rows at a time.
-    Result: kind "refined", `about["kl"]` = {layer: [KL of the start, KL kept]} in nats.
+    Result: kind "refined", `about["kl"]` = {layer: [KL of the start, KL kept]} in nats on the rows
+    kept apart, which the start was fitted on: it is no held-out figure.
     Raises MapsError, TextError, ResourceError, ModelError.
     """
     maps.require(model)
@@ -68,6 +70,22 @@ def refine(
     work = _Refining(model, maps, states, wanted, positive(batch, "batch"), rate, seed)
     work.run(positive(epochs, "epochs"), progress)
     return work.result()
+
+
+def require_refinable(model: "Model", n_lines: int) -> None:
+    """Refuse before a fit over so many lines what could not be refined after it.
+
+    Raises ModelError for a model without a prediction head, TextError for more lines than maps
+    remember.
+    """
+    reason = why_no_head(model)
+    if reason:
+        raise ModelError(reason)
+    if n_lines > MOST_MARKS:
+        raise TextError(
+            f"maps of {n_lines} lines do not remember which these were, so they cannot be refined: "
+            f"fit {MOST_MARKS} at most (--rows)."
+        )
 
 
 def _wanted(maps: Maps, layers: Iterable[int] | None) -> list[int]:

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 import embspace
-from embspace.errors import EmbspaceError, MapsError, TextError
+from embspace.errors import EmbspaceError, MapsError, ModelError, TextError
 from embspace.mapping.decoding import Head
 from embspace.mapping.fitting import fit
 from embspace.mapping.maps import Maps
-from embspace.mapping.refine import refine
+from embspace.mapping.refine import refine, require_refinable
 from embspace.models.corpus import read_corpus
 from embspace.models.passages import passages
 from embspace.models.running import run
@@ -94,3 +94,13 @@ def test_other_text_than_that_of_the_fit_is_refused(model, corpus, mat):
 def test_maps_of_other_weights_are_refused(mat, corpus):
     with pytest.raises(MapsError, match="fit them again"):
         refine(embspace.load("sample-gpt2-b"), mat, corpus)
+
+
+def test_what_cannot_be_refined_is_told_before_the_fit(model, monkeypatch):
+    require_refinable(model, 600)
+    monkeypatch.setattr("embspace.mapping.refine.MOST_MARKS", 599)
+    with pytest.raises(TextError, match="599 at most"):
+        require_refinable(model, 600)
+    monkeypatch.setattr(type(model), "has_head", False)
+    with pytest.raises(ModelError, match="no prediction head"):
+        require_refinable(model, 5)

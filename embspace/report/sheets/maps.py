@@ -13,6 +13,8 @@ from ..views import sheet
 def _(result: Maps) -> Sheet:
     about = result.about
     title = joined(model_name(about), f"{result.kind} maps", f"{about.get('rows')} rows fitted")
+    if result.kind == "refined":
+        return _refined(result, title)
     rows_scored = about.get("rows_scored")
     held = f"r² on {rows_scored} held-out rows" if rows_scored else "no rows held out"
     said = joined(f"text {shown(str(about.get('text')))}", held, taken_line(about))
@@ -22,6 +24,40 @@ def _(result: Maps) -> Sheet:
     view = View(_columns(submodules), tuple(_row(pair, submodules) for pair in listed))
     maps = () if submodules or len(listed) == len(result.pairs) else (_heat(result),)
     return Sheet(title, said, (view,), (*_notes(result), *origin(about)), maps)
+
+
+def _refined(result: Maps, title: str) -> Sheet:
+    """What refining lowers: KL, of each layer's start and of what was kept."""
+    about, how = result.about, result.about.get("refined")
+    apart = how.get("rows_apart") if isinstance(how, dict) else None
+    said = joined(
+        f"text {shown(str(about.get('text')))}",
+        f"KL(model ‖ map), nats, on the {apart} rows that chose the epoch",
+        taken_line(about),
+    )
+    start = str(about.get("refined_from"))
+    columns = (
+        Column("layers", "text", "key"),
+        Column(f"KL of {start}", "number", "faint"),
+        Column("KL refined", "number"),
+    )
+    rows = tuple((f"{p.source} → {p.target}", *_kl(about, p.source)) for p in result.pairs)
+    not_held = (
+        f"{start} was fitted on these rows too: for KL and r² on held-out text see `embspace score "
+        "--maps FILE`."
+    )
+    notes = (not_held, *_notes(result))
+    return Sheet(title, said, (View(columns, rows),), (*notes, *origin(about)))
+
+
+def _kl(about: dict[str, Any], source: str) -> tuple[float | None, float | None]:
+    """KL before and after, of a record that a file may hold in any shape."""
+    kl = about.get("kl")
+    found = kl.get(source) if isinstance(kl, dict) else None
+    if not isinstance(found, list | tuple) or len(found) != 2:
+        return None, None
+    before, after = (x if isinstance(x, int | float) else None for x in found)
+    return before, after
 
 
 def taken_line(settings: dict[str, Any]) -> str:
