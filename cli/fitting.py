@@ -1,5 +1,7 @@
 """The work behind `embspace fit`."""
 
+from contextlib import nullcontext
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,7 @@ from .terminal import say
 from .texts import Followed, Reading
 
 if TYPE_CHECKING:
+    from embspace.mapping.distributed import Group
     from embspace.mapping.fitting import Check
     from embspace.mapping.maps import Maps
     from embspace.models.corpus import Corpus
@@ -27,44 +30,57 @@ def fit_maps(
     **how: Any,
 ) -> None:
     """Fit, keep the file, show r² by pair."""
+    from embspace.cache import alone
     from embspace.mapping.distributed import process_group
-    from embspace.mapping.fitting import fit
     from embspace.models.files import path_of
 
     path = path_of(out or f"{Path(opening.model).name}.maps")
     _require_room(path, overwrite)
-    refined = how["kind"] == "refined"
-    if refined:
+    if how["kind"] == "refined":
         _require_refinable(how, reading)
-        how["kind"] = "mat"
-    model = opening.open()
-    corpus = reading.corpus(model)
-    if refined:
-        _require_start(model, corpus, reading, how["rows"])
-    state = path.with_name(path.name + ".state")
-    with process_group() as group:
-        with Followed() as bar:
-            maps = fit(
-                model,
-                corpus,
-                lines=reading.lines(corpus),
-                run_dtype=reading.run_dtype,
-                state=state,
-                group=group,
-                progress=bar if group.first else None,
-                on_check=_told if group.first and how["until_converged"] else None,
-                **how,
-                **reading.taking(corpus),
-            )
+    with process_group() as group, alone(path) if group.first else nullcontext():
+        if group.first:  # a run that held the place until now may have written it
+            _require_room(path, overwrite)
+        maps = _fitted(opening, reading, group, path, **how)
         if not group.first:
             return
-        if refined:
-            maps = _refined(model, maps, corpus, reading)
-    maps.save(path)
-    for left in path.parent.glob(f"{state.name}*"):
-        left.unlink(missing_ok=True)
+        maps.save(path)
+        for left in path.parent.glob(f"{escape(_state(path).name)}*"):
+            left.unlink(missing_ok=True)
     output.one(maps)
     say(f"wrote {path}")
+
+
+def _fitted(
+    opening: Opening, reading: Reading, group: "Group", path: Path, *, kind: str, **how: Any
+) -> "Maps":
+    """The maps; refined ones in the first process only."""
+    from embspace.mapping.fitting import fit
+
+    model = opening.open()
+    corpus = reading.corpus(model)
+    refined = kind == "refined"
+    if refined:
+        _require_start(model, corpus, reading, how["rows"])
+    with Followed() as bar:
+        maps = fit(
+            model,
+            corpus,
+            kind="mat" if refined else kind,  # type: ignore[arg-type]
+            lines=reading.lines(corpus),
+            run_dtype=reading.run_dtype,
+            state=_state(path),
+            group=group,
+            progress=bar if group.first else None,
+            on_check=_told if group.first and how["until_converged"] else None,
+            **how,
+            **reading.taking(corpus),
+        )
+    return _refined(model, maps, corpus, reading) if refined and group.first else maps
+
+
+def _state(path: Path) -> Path:
+    return path.with_name(f"{path.name}.state")
 
 
 def _require_refinable(how: dict[str, Any], reading: Reading) -> None:

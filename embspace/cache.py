@@ -126,11 +126,12 @@ def alone(place: Path) -> Iterator[None]:
     """One process at a time for long work that writes into a place; the lock dies with its process.
 
     It lies in the cache; where that cannot be written, there is none.
-    Raises EmbspaceError where another process has it.
+    Raises EmbspaceError where another process has it, and for a place that cannot be.
     """
     from filelock import FileLock, Timeout
 
-    name = hashlib.sha256(os.fsencode(place.resolve())).hexdigest()[:24]
+    with told(place):
+        name = hashlib.sha256(os.fsencode(place.resolve())).hexdigest()[:24]
     lock = FileLock(cache_folder(LOCKS) / f"{name}.lock", timeout=0)
     with suppress(OSError, NotImplementedError):  # a read-only cache, a system without locks
         Path(lock.lock_file).parent.mkdir(parents=True, exist_ok=True)

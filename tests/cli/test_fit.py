@@ -1,9 +1,11 @@
-"""`embspace fit` from the command line: maps that are trained on."""
+"""`embspace fit` from the command line: maps that are trained on, and one run a file."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from embspace.cache import alone
 from embspace.mapping.maps import Maps
 
 
@@ -41,3 +43,20 @@ def test_more_lines_than_maps_remember_are_refused_before_they_are_fitted(
     monkeypatch.setattr("embspace.mapping.fitting.fit", lambda *a, **b: 1 / 0)
     found = run("fit", tiny_gpt2, "--text", text, "--kind", "refined", "--out", "r.maps")
     assert found.exit_code == 1 and "20 at most" in found.stderr
+
+
+def test_a_second_run_into_one_file_is_refused_from_its_start(
+    run, tiny_gpt2, in_folder, text, monkeypatch
+):
+    monkeypatch.setattr("embspace.mapping.fitting.fit", lambda *a, **b: 1 / 0)
+    with alone(Path("m.maps")):  # also while the other one still reads its model, or refines
+        found = run("fit", tiny_gpt2, "--text", text, "--out", "m.maps")
+    assert found.exit_code == 1 and "another run is writing m.maps" in found.stderr
+    assert not list(in_folder.glob("m.maps*"))
+
+
+def test_what_a_run_left_is_removed_whatever_its_file_is_called(run, tiny_gpt2, in_folder, text):
+    for name in ("a[1].maps", "b.maps"):
+        (in_folder / f"{name}.state").touch()
+        assert run("fit", tiny_gpt2, "--text", text, "--out", name).exit_code == 0
+    assert sorted(path.name for path in in_folder.glob("*.maps*")) == ["a[1].maps", "b.maps"]
