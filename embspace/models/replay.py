@@ -155,7 +155,10 @@ def finished(model: "Model", products: Float[Tensor, "... rows"]) -> Float[Tenso
         products.add_(bias)
     if scale != 1:
         products.mul_(scale)
-    return products if cap is None else products.div_(cap).tanh_().mul_(cap)
+    if cap is None:
+        return products
+    bounded = products.div_(cap).tanh_()  # a gradient needs these as they are
+    return bounded * cap if bounded.requires_grad else bounded.mul_(cap)
 
 
 def _transformed(model: "Model", x: Tensor) -> Tensor:

@@ -117,3 +117,22 @@ def test_a_capped_head_keeps_the_order_and_bounds_the_logits(saved):
     assert float(capped.abs().max()) <= 3.0
     raw = replay.against(replay.prepared(model, 3 * states.layers[2]), model.head_table())
     assert near(capped, 3.0 * torch.tanh(raw / 3.0))
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_room_given_beforehand_changes_nothing_and_gradients_pass_through_without_it(saved, name):
+    model = load(saved(name), dtype="float64")
+    x = states_of(saved(name))[1].layers[3].double()
+    z = replay.logits(model, x)
+    room = x.new_full((len(x) + 2, z.shape[1]), 7.0)
+    kept = x.clone()
+    assert torch.allclose(replay.logits(model, x, room[: len(x)]), z, rtol=1e-12, atol=1e-12)
+    assert torch.equal(x, kept) and bool((room[len(x) :] == 7).all())
+
+    moved = x.clone().requires_grad_()
+    replay.logits(model, moved).square().sum().backward()
+    way, step = torch.randn_like(x), 1e-6
+    ends = [replay.logits(model, x + s * step * way).square().sum() for s in (1, -1)]
+    slope = float((ends[0] - ends[1]) / (2 * step))
+    assert moved.grad is not None
+    assert float((moved.grad * way).sum()) == pytest.approx(slope, rel=1e-4, abs=1e-4)
