@@ -114,11 +114,14 @@ def _below(parts: Sequence[TableView]) -> Iterable[Any]:
 def table(view: View, width: int, encoding: str = "utf-8") -> Table:
     """The cells of a view, without the columns that a narrow terminal has no room for."""
     kept = _kept(view, width)
+    tight = _needed(view, kept, width) > width
     grid = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="")
     for at in kept:
         column = view.columns[at]
         number = column.kind == "number"
         header = words(column.header, "dim", encoding)
+        if tight and number:  # its words below each other: a number is never cut
+            header = Text("\n").join(header.split(" "))
         justify = "right" if number else "left"
         grid.add_column(header, justify=justify, no_wrap=number, overflow="fold")
     for n, row in enumerate(view.cells()):
@@ -145,17 +148,24 @@ def _cell(column: Column, text: str, encoding: str, value: Any) -> Text:
 
 
 def _kept(view: View, width: int) -> list[int]:
-    """Columns that fit: optional ones go, in their order, while tokens are squeezed."""
+    """Columns that fit: optional ones go, in their order, while tokens are squeezed; then numbers
+    from the right, for a number that is cut off is another number."""
     kept = list(range(len(view.columns)))
     for drop in sorted({column.drop for column in view.columns} - {0}):
         if _needed(view, kept, width) <= width:
             break
         kept = [at for at in kept if view.columns[at].drop != drop]
+    for at in reversed(kept[1:]):
+        if _needed(view, kept, width, tight=True) <= width:
+            break
+        if view.columns[at].kind == "number":
+            kept.remove(at)
     return kept
 
 
-def _needed(view: View, kept: Sequence[int], width: int) -> int:
-    widths = _widths(view, kept)
+def _needed(view: View, kept: Sequence[int], width: int, *, tight: bool = False) -> int:
+    """Cells for some columns; tight: with the words of numbers' headers below each other."""
+    widths = _widths(view, kept, tight=tight)
     least = {"token": LEAST, "text": ROOM, "number": width}
     squeezed = [
         min(least[view.columns[at].kind], natural) for at, natural in zip(kept, widths, strict=True)
@@ -168,13 +178,19 @@ def _most(column: Column) -> int:
     return WIDEST if column.kind == "token" else UNBOUNDED
 
 
-def _widths(view: View, kept: Sequence[int]) -> list[int]:
+def _widths(view: View, kept: Sequence[int], *, tight: bool = False) -> list[int]:
     rows = view.cells()
     return [
         max(
-            cell_len(view.columns[at].header),
+            _header_width(view.columns[at], tight),
             *(min(cell_len(row[at]), _most(view.columns[at])) for row in rows),
             0,
         )
         for at in kept
     ]
+
+
+def _header_width(column: Column, tight: bool) -> int:
+    if tight and column.kind == "number":
+        return max(map(cell_len, column.header.split(" ")))
+    return cell_len(column.header)

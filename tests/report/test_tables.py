@@ -13,6 +13,8 @@ from embspace.projection.vectors import Token, VectorTokens
 from embspace.report import as_rich, as_text, together
 from embspace.report.lines import NeuronLine, PairLine
 from embspace.report.noise import largest_of
+from embspace.report.tables import TableView
+from embspace.report.view import Column, View
 
 WIDTHS = (40, 80, 200)
 
@@ -95,8 +97,9 @@ def test_terminals_that_lack_characters_get_escapes(results, name, encoding):
 
 def test_narrow_tables_keep_the_tokens_and_give_up_numbers(results):
     narrow, wide = (printed(as_rich(results["neuron"]), width) for width in (40, 200))
-    assert "score" in wide and "score" not in narrow.replace("scores", "")
-    assert "key" in narrow and "value" in narrow
+    (head,) = (line for line in narrow.split("\n") if line.startswith("key"))
+    assert "score" in wide and "score" not in head and "value" in head
+    assert "terminal: score)" in " ".join(narrow.split())
 
 
 def test_wide_terminals_show_circuits_side_by_side(model):
@@ -180,3 +183,16 @@ def test_lists_that_do_not_fit_say_so(results):
 def test_text_is_plain_and_as_wide_as_asked(results):
     shown = as_text(results["pairs"], 60)
     assert "\x1b" not in shown and max(map(cell_len, shown.split("\n"))) <= 60
+
+
+@pytest.mark.parametrize("width", [12, 20, 27, 33, 40, 200])
+def test_numbers_are_whole_or_left_out_and_what_is_left_out_is_counted(width):
+    columns = [Column("layer", "number"), Column("the first one", "number")]
+    columns += [Column("second", "number"), Column("third of them", "number", drop=1)]
+    view = View(tuple(columns), ((0, -0.125, 1234.5, 7.25), (10, 0.5, 2.25, -9.0)))
+    shown = printed(TableView(view), width)
+    left_out = re.search(r"\((\d)\s+more", shown)
+    n = 4 - int(left_out[1] if left_out else 0)
+    rows = [line.split() for line in shown.split("\n") if re.fullmatch(r"[-. \d]+", line)]
+    assert rows == [list(cells[:n]) for cells in view.cells()]
+    assert max(map(len, shown.split("\n"))) <= width
