@@ -4,12 +4,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from threading import Event
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
 from ..models.memory import free_memory
 from .pairs import full_float32
+from .wanted import works_until
 
 if TYPE_CHECKING:
     from ..models.model import Model
@@ -37,7 +39,8 @@ def in_order(jobs: Iterable[Callable[[], T]], at_once: int) -> Iterator[T]:
     """The results of jobs, in their order, `at_once` of them worked on side by side.
 
     The first one is done alone: what the others share is then made, and what is wrong with all is
-    told by one. Jobs that have begun are waited for where the results are not wanted any more.
+    told by one. Jobs that have begun are told to stop where the results are not wanted any more
+    (`wanted`), and waited for.
     """
     jobs = iter(jobs)
     for job in islice(jobs, 1 if at_once > 1 else None):
@@ -45,8 +48,13 @@ def in_order(jobs: Iterable[Callable[[], T]], at_once: int) -> Iterator[T]:
     if at_once == 1:
         return
     threads = torch.get_num_threads()
-    share = (max(1, threads // at_once),)
-    pool = ThreadPoolExecutor(at_once, initializer=torch.set_num_threads, initargs=share)
+    given_up = Event()
+
+    def begin() -> None:
+        torch.set_num_threads(max(1, threads // at_once))
+        works_until(given_up)
+
+    pool = ThreadPoolExecutor(at_once, initializer=begin)
     try:
         with full_float32(), pool:
             running = deque(pool.submit(job) for job in islice(jobs, at_once + 1))
@@ -56,6 +64,7 @@ def in_order(jobs: Iterable[Callable[[], T]], at_once: int) -> Iterator[T]:
                     running.extend(pool.submit(job) for job in islice(jobs, 1))
                     yield result
             finally:
+                given_up.set()
                 for waiting in running:
                     waiting.cancel()
     finally:

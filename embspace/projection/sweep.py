@@ -11,6 +11,7 @@ from .blocks import alive, ceilings, cut, first_floor, sizes, tail_norms
 from .bounds import UNDERFLOW, Screen
 from .pool import Pool
 from .short import Lengths
+from .wanted import stop_if_given_up
 
 TILE = 1 << 18
 CELL = 32
@@ -59,6 +60,7 @@ class Sweep:
         self, points: Tensor, others: Tensor, rows: Tensor, columns: Tensor, slack: float
     ) -> None:
         """Multiply one block in float32, look for cells that may hold a pair, and the pairs."""
+        stop_if_given_up()
         width = points.shape[1]
         gathered = self.gathered[: len(columns) * width].view(-1, width)
         torch.index_select(others, 0, columns, out=gathered)

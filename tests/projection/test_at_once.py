@@ -10,6 +10,9 @@ import embspace
 from embspace.errors import EmbspaceError
 from embspace.projection import reader
 from embspace.projection.at_once import circuits_at_once, in_order
+from embspace.projection.factors import Factor
+from embspace.projection.pairs import top_pairs
+from embspace.projection.wanted import GivenUpError, stop_if_given_up, works_until
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 5])
@@ -67,6 +70,45 @@ def test_jobs_that_nobody_waits_for_are_not_begun():
         next(jobs)
     jobs.close()
     assert len(begun) < 10
+
+
+def test_jobs_that_have_begun_are_told_to_stop():
+    begun, stopped = threading.Event(), []
+
+    def endless():
+        begun.set()
+        try:
+            while True:
+                stop_if_given_up()
+                time.sleep(0.001)
+        except GivenUpError:
+            stopped.append(True)
+            raise
+
+    jobs = in_order([int, int, endless, endless], 2)
+    assert [next(jobs), next(jobs)] == [0, 0]
+    assert begun.wait(60)
+    jobs.close()
+    assert stopped
+    stop_if_given_up()  # of this thread nothing was given up
+
+
+def test_a_search_that_was_given_up_ends():
+    given_up, ended = threading.Event(), []
+    side = Factor(torch.randn(500, 4), torch.eye(4))
+
+    def search():
+        works_until(given_up)
+        top_pairs(side, side, 3)
+        given_up.set()
+        with pytest.raises(GivenUpError):
+            top_pairs(side, side, 3)
+        ended.append(True)
+
+    thread = threading.Thread(target=search)
+    thread.start()
+    thread.join()
+    assert ended
 
 
 def test_circuits_side_by_side_are_what_they_are_one_by_one(monkeypatch):
