@@ -166,7 +166,7 @@ def _from_hub(side: str) -> list[Row]:
             "folder of reviews, or sample."
         ) from error
     try:
-        rows = datasets.load_dataset(HUB_IMDB, split=side)
+        rows: Any = datasets.load_dataset(HUB_IMDB, split=side)
         return [(_flat(row["text"]), list(NAMES.values())[1 - row["label"]]) for row in rows]
     except Exception as error:
         raise TextError(
