@@ -125,7 +125,9 @@ def compare_lenses(
     how |= {} if run_dtype == "float32" else {"run_dtype": run_dtype}
     how |= {} if asked is None else {"lines": split.fit, "held_out": split.score}
     # without given lines `fit` draws the same split, so that remembered maps are found again
-    found, notes = named_maps(model, lenses, corpus, progress=progress, **how, **taking)
+    layers = None if layers is None else sorted(set(indices(layers, model.n_layers, "layer")))
+    how |= {"layers": layers, "progress": progress}
+    found, notes = named_maps(model, lenses, corpus, **how, **taking)
     chosen = _unseen(corpus, split.score, found.values())
     taken = passages(model, corpus, lines=chosen if asked else chosen[:MOST_ROWS], **taking)
     work = _Comparing(model, found, layers, corpus, taken)

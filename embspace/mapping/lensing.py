@@ -68,7 +68,8 @@ def lens(
     """
     work = _Lensing(model, k, track, special, layers, inside)
     framed = work.encoded(prompt)
-    lenses, notes = named_maps(model, maps, text, progress=progress, **fit_options)
+    needed = None if layers is None else work.mapped()
+    lenses, notes = named_maps(model, maps, text, layers=needed, progress=progress, **fit_options)
     if inside and submodules is None and any(m is not None for m in lenses.values()):
         submodules, _ = fitted(model, text, parts="submodules", progress=progress, **fit_options)
     running = running or run(model, dtype=model.dtype, attention="fast")
@@ -117,6 +118,11 @@ class _Lensing:
             raise ModelError("no layers were given to decode.")
         self.parts = parts_inside(model) if inside else ()
         self.notes: list[str] = []
+
+    def mapped(self) -> list[int] | None:
+        """The layers whose maps are needed; None where that is none of them."""
+        after = {l + 1 for l in self.layers} if self.parts else set()
+        return sorted({*self.layers, *after} & set(range(self.model.n_layers))) or None
 
     # running -----------------------------------------------------------------------------
     def encoded(self, prompt: str | None) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -33,12 +33,14 @@ def named_maps(
     asked: "Asked | Iterable[Asked]",
     text: str | Path | Corpus | list[str] | None = None,
     *,
+    layers: Sequence[int] | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> tuple[dict[str, Maps | None], tuple[str, ...]]:
     """(name -> maps, None for the identity; sentences about what was fitted now).
 
     asked: "id", a kind to fit, a file, Maps, or several of these; None means "id" and "mat".
+    layers: the ones that are needed, for refining takes its time for each (all).
     options: of `fit`, where something is fitted. Raises MapsError and what `fit` raises.
     """
     several = [IDENTITY, "mat"] if asked is None else _several(asked)
@@ -51,7 +53,8 @@ def named_maps(
         elif isinstance(one, str) and one in FITTED:
             if corpus is None:
                 corpus = default_corpus(model) if text is None else read_corpus(text)
-            found[one], note = fitted_now(model, one, corpus, progress=progress, **options)
+            how = {"layers": layers, "progress": progress, **options}
+            found[one], note = fitted_now(model, one, corpus, **how)
             notes.append(note)
         elif one is None:
             raise MapsError(f"name each lens: id, {', '.join(FITTED)}, or a file of maps.")
@@ -68,17 +71,21 @@ def fitted_now(
     kind: str,
     corpus: Corpus,
     *,
+    layers: Sequence[int] | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> tuple[Maps, str]:
-    """Maps of a kind fitted on a text, remembered from before where they were; and a sentence."""
+    """Maps of a kind fitted on a text, remembered from before where they were; and a sentence.
+
+    layers: to refine, where that is the kind.
+    """
     start = time.monotonic()
     base = "mat" if kind == "refined" else kind
     maps, known = fitted(model, corpus, kind=base, progress=progress, **options)
     maps = _timed(maps, None if known else time.monotonic() - start)
     if kind == "refined":
         start, before = time.monotonic(), maps.about["seconds"]
-        maps, known = _refined(model, maps, corpus, progress)
+        maps, known = _refined(model, maps, corpus, layers, progress)
         took = time.monotonic() - start + before if not known and before is not None else None
         maps = _timed(maps, took)
     seconds = maps.about["seconds"]
@@ -109,17 +116,22 @@ def _digest(maps: Maps) -> str:
 
 
 def _refined(
-    model: "Model", maps: Maps, corpus: Corpus, progress: Progress | None
+    model: "Model",
+    maps: Maps,
+    corpus: Corpus,
+    layers: Sequence[int] | None,
+    progress: Progress | None,
 ) -> tuple[Maps, bool]:
-    """The refined maps, remembered by what they were refined from."""
-    path = cache_folder("maps") / f"{_digest(maps)}-refined{ENDING}"
+    """The refined maps, remembered by what they were refined from, and of which layers."""
+    which = "" if layers is None else "-" + "-".join(map(str, sorted(set(layers))))
+    path = cache_folder("maps") / f"{_digest(maps)}-refined{which}{ENDING}"
     if path.is_file():
         try:
             return Maps.load(path, model), True
         except EmbspaceError:  # damaged: refine again
             with suppress(OSError):
                 path.unlink()
-    found = refine(model, maps, corpus, progress=progress)
+    found = refine(model, maps, corpus, layers=layers, progress=progress)
     with suppress(EmbspaceError, OSError):  # a read-only or full cache
         path.parent.mkdir(parents=True, exist_ok=True)
         found.save(path)

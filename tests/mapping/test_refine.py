@@ -104,3 +104,22 @@ def test_what_cannot_be_refined_is_told_before_the_fit(model, monkeypatch):
     monkeypatch.setattr(type(model), "has_head", False)
     with pytest.raises(ModelError, match="no prediction head"):
         require_refinable(model, 5)
+
+
+@pytest.mark.parametrize(
+    ("layers", "inside", "refined_ones"),
+    [([1, 4], False, [1]), ([0], True, [0, 1]), ([4], False, None), (None, False, None)],
+)
+def test_a_lens_refines_only_the_layers_that_it_shows(
+    model, corpus, monkeypatch, tmp_path, layers, inside, refined_ones
+):
+    monkeypatch.setenv("EMBSPACE_CACHE", str(tmp_path))
+    asked = []
+
+    def recorded(model, maps, corpus, *, layers=None, progress=None):
+        asked.append(layers)
+        return maps
+
+    monkeypatch.setattr("embspace.mapping.ready.refine", recorded)
+    embspace.lens(model, "The port", "refined", layers=layers, inside=inside, text=corpus)
+    assert asked == [refined_ones]
