@@ -14,7 +14,7 @@ from ..errors import ModelError
 from ..models.corpus import Corpus, default_corpus, read_corpus
 from ..models.passages import passages
 from ..models.running import Running, run
-from ..models.states import PARTS, Part, States, capture_all, has_part, part_ends
+from ..models.states import PARTS, Part, StateError, States, capture_all, has_part, part_ends
 from ..results import Result
 from .decoding import Comparison, identity, why_no_head
 from .fitting import RUN_DTYPES, Progress, fit
@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 
 N_ROWS = 400  # rows that are scored, unless asked otherwise: each needs many forward passes
 N_LAYERS = 8
+WORDS: dict[Part, str] = {
+    "attn_norm": "the norms before attention",
+    "attn": "attention",
+    "ff_norm": "the norms before the feed-forward layers",
+    "ff": "the feed-forward layers",
+}
 
 
 @dataclass(frozen=True)
@@ -119,7 +125,7 @@ def submodules(
         blocks,
         {part: each for part, each in r2.items() if each},
         settings,
-        tuple(dict.fromkeys((*parts.about["notes"], *taken.notes()))),
+        tuple(dict.fromkeys((*work.notes, *parts.about["notes"], *taken.notes()))),
         model.provenance,
     )
 
@@ -149,6 +155,7 @@ class _Replacing:
     ) -> None:
         self.model, self.running, self.maps, self.passes = model, running, maps, passes
         self.progress, self.n_runs = progress, 0
+        self.notes: list[str] = []
         self.true = capture_all(running, passes)
 
     def scores(self, part: Part, first: Sequence[int], seed: int) -> tuple[LayerScore, ...]:
@@ -157,13 +164,30 @@ class _Replacing:
             return ()
         found = []
         for l in first:
-            with linear(self.running, self.maps, part, range(l, self.model.n_layers)):
-                states = capture_all(self.running, self.passes, layers=[self.model.n_layers])
-            found.append(self._score(states.layers[self.model.n_layers], l, seed))
+            final = self._final(part, l)
+            if final is None:
+                self.notes.append(
+                    f"With {WORDS[part]} linear from block {l} on, the states grow beyond all "
+                    "numbers of the run: there are no figures."
+                )
+            else:
+                found.append(self._score(final, l, seed))
             self.n_runs += 1
             if self.progress:
                 self.progress("submodules", self.n_runs, len(PARTS) * len(first))
         return tuple(found)
+
+    def _final(self, part: Part, l: int) -> Tensor | None:
+        """The last states with a part linear from block l on; None where they are not finite.
+
+        Maps see inputs that none was fitted on, and what one enlarges the next one enlarges again.
+        """
+        L = self.model.n_layers
+        try:
+            with linear(self.running, self.maps, part, range(l, L)):
+                return capture_all(self.running, self.passes, layers=[L]).layers[L]
+        except StateError:
+            return None
 
     def jumps(self, maps: Maps, first: Sequence[int], seed: int) -> tuple[LayerScore, ...]:
         """The same for one map from state l to the last one."""
