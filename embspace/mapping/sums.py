@@ -171,12 +171,13 @@ class Sums:
         before, least = self.n - len(rows), 2 * self.d
         if self.n < least or not bool(self.shift.any()):
             return
+        roots = []
         for source, block in self.blocks.items():
             x = rows[:, self._at[source]].double() - self.shift[self._at[source]]
-            root = root_of((block[:, : self.d] + x.T @ x) / (before + len(rows)))
-            self.roots = torch.cat([self.roots, root[None]])
+            roots.append(root_of((block[:, : self.d] + x.T @ x) / (before + len(rows))))
             if before:
-                turn(block, root)
+                turn(block, roots[-1])
+        self.roots = torch.stack(roots)
 
     def _multiply_double(self, side_by_side: Float[Tensor, "n spaces*d"]) -> None:
         for source, block in self.blocks.items():
