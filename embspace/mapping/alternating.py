@@ -1,5 +1,6 @@
 """Alternate blocks of a model with jumps by its maps, and measure what is left of it. [DIN] §6"""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 KS = (1, 5, 10)
 BEAM = 4
 TAKING = ("positions", "max_tokens", "special", "skip_first")
+WORST = (-1.0, -math.inf)  # what a schedule without numbers is worth in a search
 AT_MASKS = (
     "A masked model's maps are fitted at mask tokens, but a jump maps every position: blocks that "
     "run after a jump attend over states that the maps were not fitted on."
@@ -171,7 +173,8 @@ def alternate(
     }
     notes = (*half.maps.about.get("notes", ()), *half.notes, *taken["scoring"].notes(), *_few(r2))
     notes = (*notes, *(() if model.family.causal else (AT_MASKS,)))
-    scores = work.scores(entries, seed)
+    scores, lost = work.scores(entries, seed)
+    notes = (*notes, *lost)
     return Alternation(n_layers, scores, settings, tuple(dict.fromkeys(notes)), model.provenance)
 
 
@@ -203,6 +206,17 @@ def _few(r2: R2) -> list[str]:
         return []
     some = ", ".join(bad[:5]) + (" …" if len(bad) > 5 else "")
     return [f"{len(bad)} maps have no positive r² ({some}): in products it counts as {LEAST}."]
+
+
+def _overflowing(lost: Sequence[str]) -> list[str]:
+    """A sentence about schedules that end in no numbers."""
+    if not lost:
+        return []
+    some = ", ".join(lost[:3]) + (" …" if len(lost) > 3 else "")
+    return [
+        f"In {len(lost)} of the schedules ({some}) the states grow beyond all numbers of the run: "
+        "there are no figures."
+    ]
 
 
 Entry = tuple[str, Schedule, float | None]  # name, schedule, Precision@1 where it was chosen by it
@@ -241,7 +255,7 @@ class _Alternating:
         self.work, self.taken, self.r2 = work, taken, r2
         self.batch_tokens, self.progress = batch_tokens, progress
 
-    def _measure(self, schedules: Sequence[Schedule], side: str) -> list[Jumped]:
+    def _measure(self, schedules: Sequence[Schedule], side: str) -> list[Jumped | None]:
         return self.work.measure(
             schedules,
             self.taken[side],
@@ -256,21 +270,32 @@ class _Alternating:
             positive(tries, "tries")
 
         def measure(schedules: Sequence[Schedule]) -> list[tuple[float, float]]:
-            return [found.worth for found in self._measure(schedules, "calibration")]
+            measured = self._measure(schedules, "calibration")
+            return [WORST if found is None else found.worth for found in measured]
 
         n_layers = self.work.n_layers
         found = beam_search(
             measure, self.r2, n_layers, beam=beam, least=min(shown, default=0), tries=tries
         )
         wanted = sorted(shown - {n_layers})
-        return [("best", found[n][0], found[n][1][0]) for n in wanted]
+        return [
+            ("best", found[n][0], found[n][1][0] if found[n][1] > WORST else None) for n in wanted
+        ]
 
-    def scores(self, entries: Sequence[Entry], seed: int) -> tuple[ScheduleScore, ...]:
-        """Every schedule on the scoring rows; one that has several names runs once."""
+    def scores(
+        self, entries: Sequence[Entry], seed: int
+    ) -> tuple[tuple[ScheduleScore, ...], list[str]]:
+        """Every schedule on the scoring rows, and which have no numbers.
+
+        One that has several names runs once.
+        """
         different = list(dict.fromkeys(schedule for _, schedule, _ in entries))
         measured = dict(zip(different, self._measure(different, "scoring"), strict=True))
-        draws = Bootstrap(next(iter(measured.values())).lines, seed=seed)
-        return tuple(self._score(*entry, measured[entry[1]], draws) for entry in entries)
+        known = {schedule: found for schedule, found in measured.items() if found is not None}
+        draws = Bootstrap(next(iter(known.values())).lines, seed=seed)
+        scores = (self._score(*one, known[one[1]], draws) for one in entries if one[1] in known)
+        lost = [f"{name} {schedule}" for name, schedule, _ in entries if schedule not in known]
+        return tuple(scores), _overflowing(lost)
 
     def _score(
         self,

@@ -1,16 +1,16 @@
 """Run a live model by a schedule: real blocks, and jumps by maps over the others. [DIN] §6"""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ..models.again import Batch, again
 from ..models.passages import Passages
-from ..models.replaced import Own, Replaced, Step
 from ..models.running import Running
-from ..models.states import BATCH_TOKENS, batches, capture_all
+from ..models.states import BATCH_TOKENS
 from .decoding import Head
 from .exit_outcomes import rank_of
 from .fitting import Progress
@@ -53,48 +53,97 @@ class Jumping:
         batch_tokens: int = BATCH_TOKENS,
         what: str = "score",
         progress: Progress | None = None,
-    ) -> list[Jumped]:
-        """Every schedule on the same rows, beside the model itself; a batch of texts at a time."""
-        parts: list[list[tuple[Tensor, Tensor]]] = [[] for _ in schedules]
+    ) -> list[Jumped | None]:
+        """Every schedule on the same rows, beside the model itself; a batch of texts at a time.
+
+        None where its states grow beyond all numbers of the run: a jump hands blocks what no map
+        was fitted on, and what one enlarges the next one enlarges again.
+        """
+        parts: dict[Schedule, list[tuple[Tensor, Tensor] | None]] = {s: [] for s in schedules}
         lines: list[Tensor] = []
-        n_done, n_all = 0, taken.n_tokens * len(schedules)
-        with torch.no_grad(), Replaced(self.running) as blocks:
-            for batch in batches(taken.passages, batch_tokens):
-                blocks.step = None
-                final = capture_all(self.running, batch, layers=[self.n_layers])
-                lines.append(final.lines)
-                for schedule, found in zip(schedules, parts, strict=True):
-                    blocks.step = self.step_of(schedule)
-                    states = capture_all(self.running, batch, layers=[self.n_layers])
-                    found.append(self._compared(states.layers, final.layers))
-                    n_done += states.n_tokens
-                    if progress:
-                        progress(what, n_done, n_all)
+        n_done, n_all = 0, taken.n_tokens * len(parts)
+        for batch in again(self.running, taken.passages, batch_tokens=batch_tokens):
+            states = batch.states
+            lines.append(states.lines)
+            ends: dict[Schedule, Tensor] = {}
+            for schedule, rows in self._ends(batch, 0, batch.streams.pop(0), list(parts)):
+                ends[schedule] = rows
+                n_done += states.n_tokens
+                if progress:
+                    progress(what, n_done, n_all)
+            for schedule, found in self._compared(ends, states.layers[self.n_layers]).items():
+                parts[schedule].append(found)
         every = torch.cat(lines)
-        return [
-            Jumped(torch.cat([rank for rank, _ in found]), torch.cat([s for _, s in found]), every)
-            for found in parts
-        ]
+        return [_joined(parts[schedule], every) for schedule in schedules]
 
-    def step_of(self, schedule: Schedule) -> Step:
-        """What each block computes by the schedule, for all positions of a sequence."""
-        jumps = dict(schedule.jumps)
+    def _ends(
+        self, batch: Batch, l: int, x: Float[Tensor, "B T d"], schedules: Sequence[Schedule]
+    ) -> Iterator[tuple[Schedule, Float[Tensor, "n d"]]]:
+        """(schedule, taken rows of its state L), from a state l that all of them reach alike.
 
-        def step(l: int, x: Float[Tensor, "B T d"], own: Own) -> Float[Tensor, "B T d"]:
-            if l in jumps:
-                return self.maps.apply(x, l, jumps[l])
-            return own(x) if l in schedule.blocks else x
+        What schedules have in common is run once; a jump to L is made of the taken rows alone, for
+        nothing attends to them there.
+        """
+        L = self.n_layers
+        while l < L:
+            ways = _ways(schedules, l)
+            for schedule in ways.pop(L, ()):
+                yield schedule, self.maps.apply(batch.taken(x), l, L)
+            if not ways:
+                return
+            *others, last = ways  # the last one goes on here, so that x need not be kept
+            for to in others:
+                yield from self._ends(batch, to or l + 1, self._moved(batch, l, to, x), ways[to])
+            x, schedules, l = self._moved(batch, l, last, x), ways[last], last or l + 1
+        rows = batch.taken(x)
+        yield from ((schedule, rows) for schedule in schedules)
 
-        return step
+    def _moved(
+        self, batch: Batch, l: int, to: int, x: Float[Tensor, "B T d"]
+    ) -> Float[Tensor, "B T d"]:
+        """State l mapped to another one, or through its block (0)."""
+        return self.maps.apply(x, l, to) if to else batch.block(l, x)
 
-    def _compared(self, mine: dict[int, Tensor], model: dict[int, Tensor]) -> tuple[Tensor, Tensor]:
-        states, final = mine[self.n_layers], model[self.n_layers]
-        ranks, surprisals = [], []
+    def _compared(
+        self, ends: dict[Schedule, Tensor], final: Float[Tensor, "n d"]
+    ) -> dict[Schedule, tuple[Tensor, Tensor] | None]:
+        """(ranks, surprisals) of each schedule's rows; the model's own logits are made once."""
+        found: dict[Schedule, list[tuple[Tensor, Tensor]]] = {
+            s: [] for s, rows in ends.items() if bool(torch.isfinite(rows).all())
+        }
         with torch.no_grad():
-            for part in self.head.slices(len(states)):
+            for part in self.head.slices(len(final)):
                 own = self.head(final[part])
-                top = self.head(states[part]).argmax(-1)
-                ranks.append(rank_of(top, own).cpu())
-                log_p = own.log_softmax(-1).gather(1, top[:, None])[:, 0]
-                surprisals.append(-log_p.double().cpu())
-        return torch.cat(ranks), torch.cat(surprisals)
+                log_p = own.log_softmax(-1)
+                for schedule, each in found.items():
+                    top = self.head(ends[schedule][part]).argmax(-1)
+                    surprisal = -log_p.gather(1, top[:, None])[:, 0]
+                    each.append((rank_of(top, own).cpu(), surprisal.double().cpu()))
+        every = {s: _in_one(each) for s, each in found.items()}
+        return {s: every.get(s) for s in ends}
+
+
+BLOCK = 0  # where the next step is no jump: no jump leads to state 0
+
+
+def _ways(schedules: Sequence[Schedule], l: int) -> dict[int, list[Schedule]]:
+    """Where a schedule goes on from state l: the state that it jumps to, or BLOCK -> schedules."""
+    found: dict[int, list[Schedule]] = {}
+    for schedule in schedules:
+        to = BLOCK
+        if l not in schedule.blocks:
+            left = (k for k in range(l, schedule.n_layers) if k in schedule.blocks)
+            to = next(left, schedule.n_layers)
+        found.setdefault(to, []).append(schedule)
+    return found
+
+
+def _in_one(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    ranks, surprisals = zip(*parts, strict=True)
+    return torch.cat(ranks), torch.cat(surprisals)
+
+
+def _joined(parts: Sequence[tuple[Tensor, Tensor] | None], lines: Tensor) -> Jumped | None:
+    """All batches of a schedule; None where there are no numbers for one of them."""
+    known = [part for part in parts if part is not None]
+    return Jumped(*_in_one(known), lines) if len(known) == len(parts) else None

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..checking import indices
 from ..errors import ModelError
+from ..models.again import Batch, again
 from ..models.corpus import Corpus, default_corpus, read_corpus
-from ..models.passages import passages
+from ..models.passages import Passages, passages
 from ..models.running import Running, run
-from ..models.states import PARTS, Part, StateError, States, capture_all, has_part, part_ends
+from ..models.states import PARTS, Part, States, has_part, part_ends
 from ..results import Result
 from .decoding import Comparison, identity, why_no_head
 from .fitting import RUN_DTYPES, Progress, fit
@@ -109,9 +111,12 @@ def submodules(
     taking = {name: options[name] for name in TAKING if name in options}
     taken = passages(model, corpus, lines=split.score[:rows], **taking)
     running = run(model, dtype=RUN_DTYPES[run_dtype], attention="fast")
-    work = _Replacing(model, running, parts, taken.passages, progress)
-    found = {part: work.scores(part, first, taken.settings["seed"]) for part in PARTS}
-    blocks = work.jumps(whole, first, taken.settings["seed"])
+    work = _Replacing(running, parts, first, progress)
+    work.run(taken)
+    draws = work.draws(taken.settings["seed"])
+    found = {part: work.scores(part, draws) for part in work.parts}
+    lost = [sentence for _, sentences in found.values() for sentence in sentences]
+    blocks = work.jumps(whole, draws)
     settings = {
         "text": corpus.source,
         "text_hash": corpus.digest,
@@ -121,11 +126,11 @@ def submodules(
     }
     r2 = {part: _r2_of(parts, part) for part in PARTS}
     return SubmoduleScores(
-        {part: each for part, each in found.items() if each},
+        {part: scores for part, (scores, _) in found.items() if scores},
         blocks,
         {part: each for part, each in r2.items() if each},
         settings,
-        tuple(dict.fromkeys((*work.notes, *parts.about["notes"], *taken.notes()))),
+        tuple(dict.fromkeys((*lost, *parts.about["notes"], *taken.notes()))),
         model.provenance,
     )
 
@@ -146,72 +151,83 @@ class _Replacing:
     """Runs of the held-out passes with some sub-modules linear, compared with the true output."""
 
     def __init__(
-        self,
-        model: "Model",
-        running: Running,
-        maps: Maps,
-        passes: Sequence[Any],
-        progress: Progress | None,
+        self, running: Running, maps: Maps, first: Sequence[int], progress: Progress | None
     ) -> None:
-        self.model, self.running, self.maps, self.passes = model, running, maps, passes
-        self.progress, self.n_runs = progress, 0
-        self.notes: list[str] = []
-        self.true = capture_all(running, passes)
+        self.running, self.maps, self.first, self.progress = running, maps, first, progress
+        self.model = running.model
+        self.parts: list[Part] = [
+            part
+            for part in PARTS
+            if any(has_part(self.model, l, part) for l in range(self.model.n_layers))
+        ]
+        self.true: list[States] = []
+        self.finals: dict[tuple[Part, int], list[Tensor]] = {
+            (part, l): [] for part in self.parts for l in first
+        }
 
-    def scores(self, part: Part, first: Sequence[int], seed: int) -> tuple[LayerScore, ...]:
-        """One score for each first block; none where the model has no such sub-module."""
-        if not any(has_part(self.model, l, part) for l in range(self.model.n_layers)):
-            return ()
-        found = []
-        for l in first:
-            final = self._final(part, l)
-            if final is None:
-                self.notes.append(
-                    f"With {WORDS[part]} linear from block {l} on, the states grow beyond all "
-                    "numbers of the run: there are no figures."
-                )
-            else:
-                found.append(self._score(final, l, seed))
-            self.n_runs += 1
-            if self.progress:
-                self.progress("submodules", self.n_runs, len(PARTS) * len(first))
-        return tuple(found)
+    def run(self, taken: Passages) -> None:
+        """The last states with each part linear from each first block on."""
+        n_done, n_all = 0, len(self.finals) * taken.n_tokens
+        for batch in again(self.running, taken.passages, layers=self.first):
+            self.true.append(batch.states)
+            for (part, l), found in self.finals.items():
+                found.append(self._final(batch, part, l))
+                n_done += batch.states.n_tokens
+                if self.progress:
+                    self.progress("submodules", n_done, n_all)
 
-    def _final(self, part: Part, l: int) -> Tensor | None:
-        """The last states with a part linear from block l on; None where they are not finite.
+    def _final(self, batch: Batch, part: Part, first: int) -> Float[Tensor, "n d"]:
+        x = batch.streams[first]
+        for l in range(first, self.model.n_layers):
+            with linear(self.running, self.maps, part, l):
+                x = batch.block(l, x)
+        return batch.taken(x)
+
+    def scores(self, part: Part, draws: Bootstrap) -> tuple[tuple[LayerScore, ...], list[str]]:
+        """One score for each first block; a sentence for each that ends in no numbers.
 
         Maps see inputs that none was fitted on, and what one enlarges the next one enlarges again.
         """
-        L = self.model.n_layers
-        try:
-            with linear(self.running, self.maps, part, range(l, L)):
-                return capture_all(self.running, self.passes, layers=[L]).layers[L]
-        except StateError:
-            return None
+        found, lost = [], []
+        for l in self.first:
+            final = torch.cat(self.finals[part, l])
+            if bool(torch.isfinite(final).all()):
+                found.append(self._score(final, l, draws))
+            else:
+                lost.append(
+                    f"With {WORDS[part]} linear from block {l} on, the states grow beyond all "
+                    "numbers of the run: there are no figures."
+                )
+        return tuple(found), lost
 
-    def jumps(self, maps: Maps, first: Sequence[int], seed: int) -> tuple[LayerScore, ...]:
+    def jumps(self, maps: Maps, draws: Bootstrap) -> tuple[LayerScore, ...]:
         """The same for one map from state l to the last one."""
-        return tuple(self._score(maps.apply(self.true.layers[l], l), l, seed) for l in first)
+        every = {l: torch.cat([states.layers[l] for states in self.true]) for l in self.first}
+        return tuple(self._score(maps.apply(x, l), l, draws) for l, x in every.items())
 
-    def _score(self, final: Tensor, layer: int, seed: int) -> LayerScore:
+    def draws(self, seed: int) -> Bootstrap:
+        """Resamples of the lines that were run."""
+        return Bootstrap(torch.cat([states.lines for states in self.true]), seed=seed)
+
+    def _score(self, final: Tensor, layer: int, draws: Bootstrap) -> LayerScore:
         """Final states of a changed run against those of the true one."""
         L = self.model.n_layers
         comparison = Comparison(self.model, {"changed": identity}, [-1])
-        true = self.true
-        layers = {-1: final, L: true.layers[L]}
-        comparison.add(States(true.lines, true.positions, true.tokens, layers))
-        bootstrap = Bootstrap(comparison.line_numbers(), seed=seed)
-        return layer_score(comparison.outcome("changed", -1), layer, bootstrap)
+        n = 0
+        for true in self.true:
+            mine = final[n : n + len(true)]
+            layers = {-1: mine, L: true.layers[L]}
+            comparison.add(States(true.lines, true.positions, true.tokens, layers))
+            n += len(true)
+        return layer_score(comparison.outcome("changed", -1), layer, draws)
 
 
 @contextmanager
-def linear(running: Running, maps: Maps, part: Part, blocks: Iterable[int]) -> Iterator[None]:
-    """While it lasts, a sub-module of some blocks puts out its linear map of its input."""
+def linear(running: Running, maps: Maps, part: Part, layer: int) -> Iterator[None]:
+    """While it lasts, a sub-module of a block puts out its linear map of its input."""
     with ExitStack() as stack:
-        for layer in blocks:
-            ends = list(part_ends(running, layer, part))
-            if not ends:
-                continue
+        ends = list(part_ends(running, layer, part))
+        if ends:
             seen: dict[str, Tensor] = {}
             (first, _), (last, _) = ends
             stack.callback(first.register_forward_pre_hook(_note(seen), with_kwargs=True).remove)

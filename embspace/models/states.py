@@ -88,8 +88,8 @@ def capture(
         if not 0 <= l <= running.n_layers:
             raise ModelError(f"there is no state {l}: states are 0 to {running.n_layers}.")
     where = torch.device(device) if device is not None else running.model.device
-    with _eval_mode(running.module), _Recorder(running, set(wanted), tuple(parts)) as recorder:
-        every = batches(passes, batch_tokens, _longest_mixed(running))
+    with eval_mode(running.module), _Recorder(running, set(wanted), tuple(parts)) as recorder:
+        every = batches(passes, batch_tokens, alike_up_to(running))
         for batch in islice(every, share[0] + skip_batches * share[1], None, share[1]):
             recorder.run(batch)
             yield recorder.taken(batch, dtype, where)
@@ -150,7 +150,7 @@ def _fits(one: Passage, batch: list[Passage], batch_tokens: int, longest_mixed: 
     return longest * (len(batch) + 1) <= batch_tokens
 
 
-def _longest_mixed(running: Running) -> int | None:
+def alike_up_to(running: Running) -> int | None:
     """The longest pass that is computed alike beside shorter ones; None where all are.
 
     Dynamic and long rotary scaling turn a whole batch by the length of its longest text.
@@ -182,7 +182,7 @@ def padded(batch: Sequence[Passage], pad: int) -> tuple[Int[Tensor, "B T"], Int[
 
 
 @contextmanager
-def _eval_mode(module: nn.Module) -> Iterator[None]:
+def eval_mode(module: nn.Module) -> Iterator[None]:
     """Eval mode while it lasts; every module's own mode afterwards."""
     training = [m for m in module.modules() if m.training]
     module.eval()

@@ -14,6 +14,7 @@ from embspace.mapping.beam import beam_search
 from embspace.mapping.fitting import fit
 from embspace.mapping.halves import halves
 from embspace.mapping.jumping import Jumping
+from embspace.mapping.maps import Maps
 from embspace.mapping.schedules import (
     LEAST,
     Schedule,
@@ -279,3 +280,33 @@ def test_the_table_has_a_row_a_schedule(model, maps, corpus):
     found = alternate(model, maps, corpus, rows=8)
     assert len(found.rows()) == len(found.scores) and len({tuple(r) for r in found.rows()}) == 1
     assert found.to_json()
+
+
+def test_schedules_whose_states_overflow_have_no_figures_and_are_named(
+    model, maps, corpus, monkeypatch
+):
+    apply, L = Maps.apply, model.n_layers
+    bad = {(0, 1)}
+
+    def growing(self, x, source, target=None):
+        huge = 1e38 if (source, target) in bad else 1.0
+        return apply(self, x, source, target) * huge * huge
+
+    whole = alternate(model, maps, corpus, schedules=["single", "best"], rows=8, beam=8)
+    monkeypatch.setattr(Maps, "apply", growing)
+    found = alternate(model, maps, corpus, schedules=["single", "best"], rows=8, beam=8)
+    assert all(not s.schedule.startswith(".#") for s in found.scores)
+    best = {s.n_run: s.calibrated for s in found.scores if s.name == "best"}
+    assert sorted(best) == list(range(model.n_layers))  # by ways around the jump
+    assert all(0 <= value <= 1 for value in best.values())
+    singles = [s.to_dict() for s in found.scores if s.name == "single"]
+    assert singles == [s.to_dict() for s in whole.scores if s.name == "single"]
+    jumping = Jumping(run(model, attention="fast"), maps)
+    taken = passages(model, corpus, lines=range(80, 90))
+    first_jumped = Schedule(frozenset(range(1, L)), L)
+    lost, kept = jumping.measure([first_jumped, single_jump(1, L)], taken)
+    assert lost is None and kept is not None
+    bad |= {(1, L)}
+    found = alternate(model, maps, corpus, schedules=["single"], rows=8)
+    assert [s.n_run for s in found.scores] == [L, *(n for n in range(L) if n != 1)]
+    assert any(f"1 of the schedules (single {single_jump(1, L)})" in n for n in found.notes)

@@ -1,7 +1,121 @@
-"""Sub-modules made linear from a block on."""
+"""Sub-modules made linear from a block on: against passes written out, and what cannot be said."""
+
+import pytest
+import torch
+from transformers import AlbertConfig, PreTrainedTokenizerFast
 
 import embspace
+from embspace.mapping.fitting import fit
 from embspace.mapping.maps import Maps
+from embspace.mapping.submodules import _Replacing
+from embspace.models import replay
+from embspace.models.passages import Passages, passages
+from embspace.models.running import run
+from embspace.models.states import capture_all
+
+PARTS = {  # of a Llama block: where the sub-module begins, and where it ends
+    "attn_norm": ("input_layernorm", "input_layernorm"),
+    "attn": ("self_attn.q_proj", "self_attn.o_proj"),
+    "ff_norm": ("post_attention_layernorm", "post_attention_layernorm"),
+    "ff": ("mlp", "mlp"),
+}
+
+
+def changed(live, maps, part, first, ids):
+    """State L of a live Llama's pass with a part of all blocks from `first` on replaced."""
+    handles, seen = [], {}
+    for l, block in enumerate(live.model.layers):
+        if l < first:
+            continue
+        begin, end = (block.get_submodule(name) for name in PARTS[part])
+
+        def keep(module, args, kwargs, l=l):
+            seen[l] = args[0] if args else kwargs["hidden_states"]
+
+        def replace(module, args, out, l=l):
+            return seen[l] @ maps[f"{l}.{part}.in", f"{l}.{part}.out"]
+
+        handles += [
+            begin.register_forward_pre_hook(keep, with_kwargs=True),
+            end.register_forward_hook(replace),
+        ]
+    last = {}
+    handles.append(live.model.norm.register_forward_pre_hook(lambda m, a: last.update(x=a[0])))
+    with torch.no_grad():
+        live(input_ids=torch.tensor([ids]), use_cache=False)
+    for handle in handles:
+        handle.remove()
+    return last["x"][0]
+
+
+def test_scores_are_those_of_passes_with_the_part_replaced(tiny_llama, corpus):
+    model = embspace.load(str(tiny_llama))
+    fit_lines, lines = range(60), range(90, 102)
+    found = embspace.submodules(model, corpus, layers=[0, 1], fit_lines=fit_lines, lines=lines)
+    maps = fit(model, corpus, parts="submodules", lines=fit_lines, held_out=lines)
+    taken = passages(model, corpus, lines=lines)
+    live = run(model).module
+    end = len(model.vocabulary)
+    for part in PARTS:
+        for first in (0, 1):
+            hits = []
+            for one in taken.passages:
+                mine, own = (
+                    replay.logits(model, changed(live, maps, part, start, one.ids)[one.keep[0]])
+                    for start in (first, model.n_layers)
+                )
+                hits.append(float(mine[:end].argmax() == own[:end].argmax()))
+            (score,) = (s for s in found.parts[part] if s.layer == first)
+            assert score.means["precision@1"] == pytest.approx(sum(hits) / len(hits)), part
+
+
+def test_one_map_of_the_rest_is_the_map_that_decodes_the_layer(tiny_gpt2, corpus):
+    model = embspace.load(str(tiny_gpt2))
+    lines = {"fit_lines": range(60), "lines": range(90, 120)}
+    found = embspace.submodules(model, corpus, layers=[1, 2], **lines)
+    scores = embspace.score(model, None, corpus, **lines)
+    for score in found.blocks:
+        assert score.means == pytest.approx(scores.layers["mat"][score.layer].means, abs=1e-5)
+
+
+def test_layers_that_share_a_module_are_each_replaced_by_their_own_map(
+    save_model, byte_tokenizer, corpus
+):
+    """ALBERT runs one block three times: the maps of its three runs differ."""
+    config = AlbertConfig(
+        vocab_size=304, embedding_size=8, hidden_size=16, num_hidden_layers=3, num_hidden_groups=1,
+        num_attention_heads=2, intermediate_size=24, max_position_embeddings=64,
+        initializer_range=0.5,
+    )  # fmt: skip
+    masking = PreTrainedTokenizerFast(
+        tokenizer_object=byte_tokenizer.backend_tokenizer, mask_token="<|endoftext|>"
+    )
+    folder = save_model(config, "AutoModelForMaskedLM", tokenizer=masking)
+    model = embspace.load(str(folder))
+    maps = fit(model, corpus, parts="submodules", lines=range(60), held_out=range(60, 80))
+    running = run(model, attention="fast")
+    passes = passages(model, corpus, lines=range(80, 90)).passages
+    block, ran = running.block(0), []
+
+    def replace(module, args, out):
+        ran.append(args[0])
+        l = (len(ran) - 1) % 3
+        return maps.apply(args[0], f"{l}.ff.in", f"{l}.ff.out")
+
+    handle = block.ffn_output.register_forward_hook(lambda m, a, out: replace(m, [met["x"]], out))
+    met = {}
+    before = block.ffn.register_forward_pre_hook(lambda m, a: met.update(x=a[0]))
+    expected = capture_all(running, passes, layers=[3])
+    handle.remove()
+    before.remove()
+    work = _Replacing(running, maps, [0], None)
+    work.run(Passages(tuple(passes), 0, 0))
+    found = torch.cat(work.finals["ff", 0])
+    key = list(zip(*(torch.cat([getattr(s, n) for s in work.true]).tolist()
+                     for n in ("lines", "positions")), strict=True))  # fmt: skip
+    order = [key.index(k) for k in zip(expected.lines.tolist(), expected.positions.tolist(),
+                                       strict=True)]  # fmt: skip
+    assert (found[order] - expected.layers[3]).abs().max() < 1e-4
 
 
 def test_linear_parts_whose_states_overflow_have_no_figures_and_are_named(
