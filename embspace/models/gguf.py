@@ -5,6 +5,9 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -78,7 +81,7 @@ def _write(path: Path, folder: Path) -> None:
 
     source = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name}
     try:
-        with quiet():
+        with quiet(), _no_bar():
             tokenizer = AutoTokenizer.from_pretrained(**source, local_files_only=True)
             model: Any = AutoModelForCausalLM.from_pretrained(
                 **source, local_files_only=True, dtype=torch.float32
@@ -98,3 +101,15 @@ def _write(path: Path, folder: Path) -> None:
         tokenizer.save_pretrained(folder)
     source = {"file": path.name, "quantisation": _kinds(path)}
     (folder / SOURCE).write_text(json.dumps(source) + "\n", encoding="utf8")
+
+
+@contextmanager
+def _no_bar() -> Iterator[None]:
+    """The loader draws a bar that none of transformers' settings turns off."""
+    loader: Any = import_module("transformers.modeling_gguf_pytorch_utils")
+    drawn = loader.tqdm
+    loader.tqdm = lambda items, **_: items
+    try:
+        yield
+    finally:
+        loader.tqdm = drawn

@@ -64,7 +64,7 @@ def _as_gguf(folder: Path, target: Path) -> None:
     writer.close()
 
 
-def test_a_gguf_file_equals_its_safetensors_twin(save_model, tmp_path, monkeypatch):
+def test_a_gguf_file_equals_its_safetensors_twin(save_model, tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("EMBSPACE_CACHE", str(tmp_path / "cache"))
     config = hf.LlamaConfig(
         vocab_size=300,
@@ -79,7 +79,9 @@ def test_a_gguf_file_equals_its_safetensors_twin(save_model, tmp_path, monkeypat
     folder = save_model(config)
     file = tmp_path / "tiny.gguf"
     _as_gguf(folder, file)
+    capfd.readouterr()
     twin, model = load(folder), load(file)
+    assert capfd.readouterr() == ("", "")  # the loader's own bar is not drawn
     assert any("dequantised from tiny.gguf (F32)" in note for note in model.notes)
     assert model.provenance["stored_dtype"] == "gguf F32"
     for layer in range(2):
