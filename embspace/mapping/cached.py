@@ -2,12 +2,13 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..cache import cache_folder
-from ..errors import EmbspaceError
+from ..errors import EmbspaceError, MapsError
 from ..models.corpus import Corpus, default_corpus, read_corpus
 from ..version import __version__
 from .fitting import Progress, fit
@@ -71,6 +72,20 @@ def remembered() -> list[Path]:
     folder = cache_folder("maps")
     found = folder.glob(f"*{ENDING}") if folder.is_dir() else ()
     return sorted(found, key=lambda path: -path.stat().st_mtime)
+
+
+def named(names: Iterable[str]) -> list[Path]:
+    """The files of the cache whose names begin so. Raises MapsError unless each is just one."""
+    every, found = remembered(), []
+    for name in names:
+        mine = [path for path in every if name and path.name.startswith(name)]
+        if len(mine) != 1:
+            what = (
+                f"{len(mine)} files in the cache begin" if mine else "no file in the cache begins"
+            )
+            raise MapsError(f"{what} with {name[:40]!r}: see `embspace maps`.")
+        found += mine
+    return list(dict.fromkeys(found))
 
 
 def forget(paths: list[Path]) -> int:

@@ -69,8 +69,9 @@ class TableView:
             yield from long_table(self.view, kept, console, width)
         else:
             yield table(self.view, width, options.encoding)
-        if len(kept) < len(self.view.columns):
-            yield words(_left_out(self.view, kept), "dim", options.encoding)
+        left_out = _left_out(self.view, kept)
+        if left_out:
+            yield words(left_out, "dim", options.encoding)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         widths = _widths(self.view, range(len(self.view.columns)))
@@ -79,8 +80,13 @@ class TableView:
 
 
 def _left_out(view: View, kept: Sequence[int]) -> str:
-    """`(4 more columns in a wider terminal: 9, 10)`, each missing name once."""
-    n = len(view.columns) - len(kept)
+    """`(4 more columns in a wider terminal: 9, 10)`, each missing name once.
+
+    Nothing where only bars are missing, which draw a number that is there.
+    """
+    n = sum(bool(c.header) for at, c in enumerate(view.columns) if at not in kept)
+    if not n:
+        return ""
     there = {view.columns[at].header for at in kept}
     names = dict.fromkeys(c.header for c in view.columns if c.header and c.header not in there)
     more = f"{n} more column{'s' if n > 1 else ''} in a wider terminal"

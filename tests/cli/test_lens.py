@@ -71,3 +71,22 @@ def test_mistakes_are_one_line(run, tiny_gpt2, arguments, code):
     found = run("lens", *prompt, "-m", tiny_gpt2, *map_, *arguments)
     assert found.exit_code == code and not found.stdout
     assert code == 2 or len(found.stderr.strip().splitlines()) == 1
+
+
+def test_maps_in_the_cache_are_deleted_by_name_or_all(run, tiny_gpt2, tmp_path, monkeypatch):
+    monkeypatch.setenv("EMBSPACE_CACHE", str(tmp_path / "cache"))
+    text = tmp_path / "lines.txt"
+    text.write_text("\n".join(f"cats and dogs number {n}" for n in range(60)), "utf8")
+    for seed in "123":
+        run("lens", "cats", "-m", tiny_gpt2, "--text", text, "--seed", seed)
+    listed = json.loads(run("maps", "--json").stdout)["maps"]
+    assert len(listed) == 3
+    first, *rest = sorted(row["file"] for row in listed)
+    for wrong, words in (("zz", "no file in the cache"), ("", "no file")):
+        found = run("maps", "--prune", first, wrong)
+        assert found.exit_code == 1 and words in found.stderr
+    assert len(json.loads(run("maps", "--json").stdout)["maps"]) == 3  # all or nothing
+    assert run("maps", first).exit_code == 2
+    assert "deleted 1 file(s)" in run("maps", "--prune", first[:12], first).stderr
+    assert sorted(r["file"] for r in json.loads(run("maps", "--json").stdout)["maps"]) == rest
+    assert "deleted 2 file(s)" in run("maps", "--prune").stderr

@@ -218,3 +218,10 @@ def test_a_long_table_clips_words_and_never_numbers(width, encoding):
     for n, line in enumerate(shown[1:1201]):
         assert line.startswith(f"token {n}")
         assert re.findall(r"\d+\.\d*", line) == [f"{n}{ends[name]}" for name in kept]
+
+
+def test_a_bar_that_finds_no_room_is_left_out_without_a_word():
+    columns = (Column("layer", kind="number"), Column("", "text", "faint", drop=1))
+    view = View(columns, ((1, "#" * 30), (2, "#" * 60)))
+    assert "more column" not in printed(TableView(view), 40)
+    assert "#" in printed(TableView(view), 100)
