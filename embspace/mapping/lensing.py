@@ -119,10 +119,11 @@ class _Lensing:
         self.parts = parts_inside(model) if inside else ()
         self.notes: list[str] = []
 
-    def mapped(self) -> list[int] | None:
-        """The layers whose maps are needed; None where that is none of them."""
+    def mapped(self) -> list[int]:
+        """The layers whose maps are needed: one at least, though state L needs none."""
         after = {l + 1 for l in self.layers} if self.parts else set()
-        return sorted({*self.layers, *after} & set(range(self.model.n_layers))) or None
+        needed = {*self.layers, *after} & set(range(self.model.n_layers))
+        return sorted(needed or {self.model.n_layers - 1})
 
     # running -----------------------------------------------------------------------------
     def encoded(self, prompt: str | None) -> tuple[int, ...]:

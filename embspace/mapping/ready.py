@@ -123,19 +123,25 @@ def _refined(
     progress: Progress | None,
 ) -> tuple[Maps, bool]:
     """The refined maps, remembered by what they were refined from, and of which layers."""
-    which = "" if layers is None else "-" + "-".join(map(str, sorted(set(layers))))
-    path = cache_folder("maps") / f"{_digest(maps)}-refined{which}{ENDING}"
-    if path.is_file():
-        try:
-            return Maps.load(path, model), True
-        except EmbspaceError:  # damaged: refine again
-            with suppress(OSError):
-                path.unlink()
+    whole = cache_folder("maps") / f"{_digest(maps)}-refined{ENDING}"
+    path = whole if layers is None else whole.with_stem(f"{whole.stem}-{_marked(layers)}")
+    for known in dict.fromkeys((whole, path)):
+        if known.is_file():
+            try:
+                return Maps.load(known, model), True
+            except EmbspaceError:  # damaged: refine again
+                with suppress(OSError):
+                    known.unlink()
     found = refine(model, maps, corpus, layers=layers, progress=progress)
     with suppress(EmbspaceError, OSError):  # a read-only or full cache
         path.parent.mkdir(parents=True, exist_ok=True)
         found.save(path)
     return found, False
+
+
+def _marked(layers: Sequence[int]) -> str:
+    """A few characters that stand for some layers: their numbers could be longer than a name."""
+    return hashlib.sha256(json.dumps(sorted(set(layers))).encode()).hexdigest()[:8]
 
 
 def _several(asked: Any) -> list[Any]:

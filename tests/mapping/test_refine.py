@@ -8,8 +8,9 @@ from embspace.errors import EmbspaceError, MapsError, ModelError, TextError
 from embspace.mapping.decoding import Head
 from embspace.mapping.fitting import fit
 from embspace.mapping.maps import Maps
+from embspace.mapping.ready import named_maps
 from embspace.mapping.refine import refine, require_refinable
-from embspace.models.corpus import read_corpus
+from embspace.models.corpus import Corpus, read_corpus
 from embspace.models.passages import passages
 from embspace.models.running import run
 from embspace.models.states import capture_all
@@ -108,7 +109,7 @@ def test_what_cannot_be_refined_is_told_before_the_fit(model, monkeypatch):
 
 @pytest.mark.parametrize(
     ("layers", "inside", "refined_ones"),
-    [([1, 4], False, [1]), ([0], True, [0, 1]), ([4], False, None), (None, False, None)],
+    [([1, 4], False, [1]), ([0], True, [0, 1]), ([4], False, [3]), (None, False, None)],
 )
 def test_a_lens_refines_only_the_layers_that_it_shows(
     model, corpus, monkeypatch, tmp_path, layers, inside, refined_ones
@@ -123,3 +124,22 @@ def test_a_lens_refines_only_the_layers_that_it_shows(
     monkeypatch.setattr("embspace.mapping.ready.refine", recorded)
     embspace.lens(model, "The port", "refined", layers=layers, inside=inside, text=corpus)
     assert asked == [refined_ones]
+
+
+def test_refined_maps_of_some_layers_are_remembered_apart_and_those_of_all_serve_each(
+    model, corpus, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("EMBSPACE_CACHE", str(tmp_path))
+    asked = []
+
+    def recorded(model, maps, corpus, *, layers=None, progress=None):
+        asked.append(layers)
+        return maps
+
+    monkeypatch.setattr("embspace.mapping.ready.refine", recorded)
+    for layers in ([1], [2], [1], [2, 1], None, [3]):
+        named_maps(model, "refined", corpus, layers=layers)
+    assert asked == [[1], [2], [2, 1], None]
+    many = list(range(200)) * 2  # a file's name stays short
+    named_maps(model, "refined", Corpus(corpus.lines[:60], "few"), layers=many)
+    assert asked[-1] == many and max(len(path.name) for path in tmp_path.rglob("*")) < 100
