@@ -31,10 +31,12 @@ class HubFolder:
 
     def fetch_weights(self) -> None:
         """Fetch what `Checkpoint` will open, in its order of preference, and nothing beside it."""
-        for index, single in ((SAFETENSORS_INDEX, SAFETENSORS), (BIN_INDEX, BIN)):
-            shards = _shards(self.folder / index)
-            self._fetch(self.folder.name, map(escape, sorted(shards or {single})))
-            if shards or (self.folder / single).is_file():
+        for single, index in ((SAFETENSORS, SAFETENSORS_INDEX), (BIN, BIN_INDEX)):
+            self._fetch(self.folder.name, [escape(single)])
+            if (self.folder / single).is_file():
+                return
+            if (self.folder / index).is_file():
+                self._fetch(self.folder.name, map(escape, sorted(_shards(self.folder / index))))
                 return
 
     def _fetch(self, revision: str | None, wanted: Iterable[str], but: Iterable[str] = ()) -> Path:
@@ -65,9 +67,7 @@ class HubFolder:
 
 
 def _shards(index: Path) -> set[str]:
-    """The shards that an index names; none where there is no index, or it is not readable."""
-    if not index.is_file():
-        return set()
+    """The shards that an index names; none where it is not readable."""
     try:
         return {str(name) for name in dict(read_json_file(index)["weight_map"]).values()}
     except (ModelError, KeyError, TypeError, ValueError):  # told when the checkpoint is opened

@@ -32,6 +32,11 @@ class Layout:
         group = layer * self.n_groups // self.n_layers
         return self.prefix + self.family.block.format(l=layer, group=group) + "."
 
+    def beyond(self, checkpoint: Checkpoint) -> bool:
+        """Whether the checkpoint holds a block after the last one that the config knows of."""
+        after = self.family.block.format(l=self.n_layers, group=self.n_groups)
+        return any(name.startswith(f"{self.prefix}{after}.") for name in checkpoint.names)
+
     def shares_weights_with(self, layer: int) -> list[int]:
         """The layers that use the same tensors as this one (itself included)."""
         return [m for m in range(self.n_layers) if self.block(m) == self.block(layer)]
@@ -102,6 +107,7 @@ def spell(names: str | None, prefix: str, checkpoint: Checkpoint) -> str | None:
 def _prefix(family: Family, checkpoint: Checkpoint) -> str:
     for prefix in family.base:
         if f"{prefix}{family.embedding}.weight" in checkpoint:
+            _refuse_twice(prefix, family, checkpoint)
             return prefix
     ending = f".{family.embedding}.weight"
     found = [n.removesuffix(ending[1:]) for n in checkpoint.names if n.endswith(ending)]
@@ -109,6 +115,19 @@ def _prefix(family: Family, checkpoint: Checkpoint) -> str:
         return found[0]
     looked = ", ".join(f"{prefix}{family.embedding}.weight" for prefix in family.base)
     raise ModelError(f"no token embedding found in {checkpoint.folder}: looked for {looked}.")
+
+
+def _refuse_twice(prefix: str, family: Family, checkpoint: Checkpoint) -> None:
+    """Raise ModelError for a weight held under two prefixes with different values."""
+    own = [name.removeprefix(prefix) for name in checkpoint.names if name.startswith(prefix)]
+    for other in family.base:
+        for rest in own if other != prefix else ():
+            one, twin = prefix + rest, other + rest
+            if twin in checkpoint and not checkpoint.same(one, twin):
+                raise ModelError(
+                    f"{checkpoint.folder} holds both {one} and {twin}, which differ: which of the "
+                    "two is meant cannot be told."
+                )
 
 
 def _size(config: Any, name: str, default: int | None = None) -> int:

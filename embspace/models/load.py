@@ -45,6 +45,8 @@ def load(
     if family is not None and not isinstance(family, Family):
         raise ModelError(f"family must be a Family, not {str(family)[:80]!r}.")
     source = _source(str(name), revision)
+    if revision is not None and not source.has_revisions:
+        raise ModelError(f"{name} is no Hub name, so it has no revision {str(revision)[:80]!r}.")
     folder = source.folder
     config = read_config(folder, trust_remote_code=trust_remote_code)
     source.fetch_weights()  # gigabytes perhaps, and only of a model whose config can be read
@@ -122,13 +124,14 @@ def load_tokenizer(model: Model, *, trust_remote_code: bool = False) -> Any | No
 class _Source:
     """The folder that weights are read from; for unpacked files, a note and their own dtype.
 
-    fetch_weights: brings the weights where they are not there yet.
+    fetch_weights: brings the weights where they are not there yet; has_revisions: of the Hub.
     """
 
     folder: Path
     notes: tuple[str, ...] = ()
     stored_as: str | None = None
     fetch_weights: Callable[[], None] = lambda: None
+    has_revisions: bool = False
 
 
 def _source(name: str, revision: str | None) -> _Source:
@@ -149,7 +152,7 @@ def _source(name: str, revision: str | None) -> _Source:
     if path.is_file() or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ModelError(f"{name} is no model folder (expected config.json and weights in it).")
     hub = HubFolder(ALIASES.get(name, name), revision, _unknown(name))
-    return _Source(hub.folder, fetch_weights=hub.fetch_weights)
+    return _Source(hub.folder, fetch_weights=hub.fetch_weights, has_revisions=True)
 
 
 def _unknown(name: str) -> str:

@@ -283,6 +283,11 @@ class Model:
             yield "E is the decoder's matrix; the head's dense transform before it is not applied."
         if self.checkpoint.shape(f"{self.embedding_path}.weight")[-1] != self.d:
             yield "The embedding is narrower than the stream: E is its table times a projection."
+        if self.layout.beyond(self.checkpoint):
+            yield (
+                f"The file holds blocks beyond the {self.n_layers} of the config, which are not "
+                "read."
+            )
         if self.layout.n_groups < self.n_layers:
             yield f"All {self.n_layers} layers share {self.layout.n_groups} set(s) of weights."
 

@@ -194,6 +194,7 @@ def _load(
         except Exception as error:
             reason = first_line(error)
             raise ModelError(f"transformers cannot load {model.folder}: {reason}.") from error
+    model.checkpoint.require_unchanged()  # between the two a training may have saved its next step
     _refuse_contradictions(model, found)
     return module
 

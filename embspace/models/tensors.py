@@ -19,6 +19,8 @@ FLOAT_NAMES = frozenset({"F16", "BF16", "F32", "F64"})  # the same in safetensor
 LEGACY = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 SAFETENSORS, BIN = "model.safetensors", "pytorch_model.bin"
 SAFETENSORS_INDEX, BIN_INDEX = f"{SAFETENSORS}.index.json", f"{BIN}.index.json"
+# transformers' own order: where a folder holds several, the live model is of the same files
+PREFERRED = (SAFETENSORS, SAFETENSORS_INDEX, BIN, BIN_INDEX)
 PAGES, PAGE = 16, 4096
 LONGEST_NAME = 255  # bytes of a file name
 
@@ -34,6 +36,7 @@ class Checkpoint:
         self.folder = folder
         self.bytes_read: Counter[str] = Counter()
         self._opened: dict[str, Shard] = {}
+        self._stats: dict[str, tuple[int, ...]] = {}
         self._read: set[str] = set()
         self._where = self._locate()
 
@@ -67,6 +70,12 @@ class Checkpoint:
             self.bytes_read[shard] += tensor.numel() * tensor.element_size()
         return tensor
 
+    def same(self, one: str, other: str) -> bool:
+        """Whether two tensors are equal to the bit."""
+        places = (self._where[name] for name in (one, other))
+        a, b = (self._shard(shard).tensor(stored) for shard, stored in places)
+        return a.dtype == b.dtype and torch.equal(a, b)
+
     def refuse_packed(self, name: str) -> None:
         """Raise ModelError for a tensor whose header says that it holds no floats."""
         shard, stored = self._where[name]
@@ -99,17 +108,27 @@ class Checkpoint:
 
     def _shard(self, name: str) -> "Shard":
         if name not in self._opened:
+            self._stats[name] = _stat(self.folder / name)
             self._opened[name] = _open(self.folder / name)
         return self._opened[name]
 
+    def require_unchanged(self) -> None:
+        """Raise ModelError where a weight file is no longer the one that was opened."""
+        for name, before in self._stats.items():
+            if _stat(self.folder / name) != before:
+                raise ModelError(
+                    f"{name} in {self.folder} was written over while it was read: open the model "
+                    "again."
+                )
+
     def _locate(self) -> dict[str, tuple[str, str]]:
         """Tensor name -> (shard, name as stored)."""
-        for name in (SAFETENSORS_INDEX, SAFETENSORS, BIN_INDEX, BIN):
+        for name in PREFERRED:
             path = self.folder / name
             if path.is_file() and path.suffix == ".json":
                 return self._from_index(path)
             if path.is_file():
-                return {_modern(n): (name, n) for n in self._shard(name).names}
+                return self._renamed(dict.fromkeys(self._shard(name).names, name))
         raise ModelError(f"{self.folder} holds no weights: {_what_is_there(self.folder)}")
 
     def _from_index(self, path: Path) -> dict[str, tuple[str, str]]:
@@ -121,9 +140,20 @@ class Checkpoint:
             ) from error
         for shard in {str(name): name for name in weight_map.values()}.values():
             self._check_shard(path, shard)
-        located = {_modern(name): (shard, name) for name, shard in weight_map.items()}
+        located = self._renamed(weight_map)
         if path.name == SAFETENSORS_INDEX:
             self._check_index(path, weight_map)
+        return located
+
+    def _renamed(self, weight_map: dict[str, str]) -> dict[str, tuple[str, str]]:
+        """Tensor name made new -> (shard, name as stored). Raises ModelError for one held twice."""
+        located = {_modern(name): (shard, name) for name, shard in weight_map.items()}
+        if len(located) < len(weight_map):
+            twice = min(n for n in weight_map if _modern(n) != n and _modern(n) in weight_map)
+            raise ModelError(
+                f"{self.folder} holds {_modern(twice)} by its old name {twice} too: which of the "
+                "two is meant cannot be told."
+            )
         return located
 
     def _check_shard(self, index: Path, shard: str) -> None:
@@ -157,6 +187,15 @@ class Shard:
     ) -> None:
         self.names = frozenset(names)
         self.shape, self.is_float, self.tensor = shape, is_float, tensor
+
+
+def _stat(path: Path) -> tuple[int, ...]:
+    """What changes when a file is written over or replaced."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}.") from error
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _open(path: Path) -> Shard:

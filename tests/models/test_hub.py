@@ -110,8 +110,17 @@ def test_of_a_sharded_model_the_shards_of_its_index_are_fetched(hub, sharded):
     assert sent == {file.name for file in sharded.glob("model*")}
 
 
+def test_of_a_single_file_beside_shards_the_single_file_is_fetched(hub, sharded, tiny_gpt2):
+    for file in sharded.glob("model*"):
+        shutil.copy(file, hub.files)
+    assert load("owner/name").checkpoint.fingerprint == load(tiny_gpt2).checkpoint.fingerprint
+    sent = {name for name in hub.sent if name.startswith("model")}
+    assert sent == {"model.safetensors", SHARD_INDEX}
+
+
 @pytest.mark.parametrize("shards", [["*"], ["../x.safetensors"], "nonsense", [3]])
 def test_an_index_that_names_no_plain_files_fetches_none_and_is_refused(hub, shards):
+    (hub.files / "model.safetensors").unlink()
     named = {f"t{n}": shard for n, shard in enumerate(shards)} if shards != "nonsense" else shards
     (hub.files / SHARD_INDEX).write_text(json.dumps({"weight_map": named}))
     with pytest.raises(ModelError, match=r"refused|not a readable shard index"):
@@ -124,6 +133,7 @@ def test_pickles_are_fetched_only_where_there_are_no_safetensors(hub, split: boo
     weights = hub.files / "model.safetensors"
     state = load_file(weights)
     weights.unlink()
+    (hub.files / "pytorch_model.bin").unlink()
     name = "pytorch_model-1.bin" if split else "pytorch_model.bin"
     torch.save(state, hub.files / name)
     if split:
