@@ -229,6 +229,11 @@ class _Generating:
             "device": str(self.device),
         }
 
+    @property
+    def _last_state(self) -> str:
+        """What an error calls a state that answers, with {} for its prompt."""
+        return f"state {self.running.n_layers} of prompt {{}}"
+
     def _decoded(self, tokens: list[int]) -> str:
         return self.tokenizer.decode(tokens, skip_special_tokens=True)
 
@@ -246,7 +251,8 @@ class _Generating:
                 self._read(cache, longest)
             if not cache.filled:
                 raise ModelError(f"{self.model.name} keeps its keys and values elsewhere.")
-            self._add(found, self.head(states.last[:, -1]).argmax(-1).tolist(), leaving.n_layers)
+            first = self.head(states.last[:, -1], self._last_state, range(n)).argmax(-1)
+            self._add(found, first.tolist(), leaving.n_layers)
             stepper = Stepper(self.head, self.lens, leaving, slots, fill, self.maps)
             for _ in range(n_new - 1):
                 rows = [r for r in range(n) if found.tokens[r][-1] != self.end]
@@ -310,13 +316,14 @@ class _Generating:
         """Share of new tokens that the full model would have chosen after the same text."""
         same = total = 0
         with torch.no_grad():
-            for prompt, tokens in zip(self.ids, made.tokens, strict=True):
+            for at, (prompt, tokens) in enumerate(zip(self.ids, made.tokens, strict=True)):
                 states = _States(self.running)
                 ids = torch.tensor([[*prompt, *tokens[:-1]]], device=self.device)
                 with states:
                     mask = torch.ones_like(ids)
                     self.running.base(input_ids=ids, attention_mask=mask, use_cache=False)
-                own = self.head(states.last[0, len(prompt) - 1 :]).argmax(-1).tolist()
+                rows = states.last[0, len(prompt) - 1 :]
+                own = self.head(rows, self._last_state, [at] * len(rows)).argmax(-1).tolist()
                 same += sum(a == b for a, b in zip(own, tokens, strict=True))
                 total += len(tokens)
         return same / total

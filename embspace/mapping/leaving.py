@@ -115,7 +115,8 @@ class Stepper:
         rows = tensor_of(step.going, states.device)
         own = states[rows]
         last = l == rule.n_layers
-        logits = self.head(own if last else self.lens(own, l))
+        what = f"state {l} of prompt {{}}"
+        logits = self.head(own if last else self.lens(own, l), what, step.going)
         tokens = logits.argmax(-1).tolist()
         leaves = [True] * len(tokens)
         if not last and rule.lam is not None:

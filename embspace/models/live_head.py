@@ -3,6 +3,8 @@
 The same numbers as `replay.logits`, without reading the checkpoint: for loops that run it often.
 """
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -10,6 +12,7 @@ from torch import Tensor
 from ..errors import ModelError
 from . import scales
 from .running import Running
+from .states import require_finite
 
 
 class LiveHead:
@@ -24,11 +27,23 @@ class LiveHead:
         self.norm = running.base_part(model.family.final_norm)
         self.project = running.base_part(model.family.project_out)
 
-    def __call__(self, states: Float[Tensor, "n d"]) -> Float[Tensor, "n V"]:
-        """Logits of the tokens that the tokenizer can name."""
+    def __call__(
+        self, states: Float[Tensor, "n d"], what: str = "state {}", owners: Sequence[int] = ()
+    ) -> Float[Tensor, "n V"]:
+        """Logits of the tokens that the tokenizer can name.
+
+        Raises StateError, by `what` and `owners` (see `require_finite`), where they are no numbers:
+        the largest of NaNs would be token 0.
+        """
         x = states.to(self.matrix.weight.dtype)
         x = x if self.norm is None else self.norm(x)
         x = x if self.project is None else self.project(x)
         z = self.matrix(x)[..., : self.n_tokens].float() * scales.logit_scale(self.model)
         cap = scales.logit_cap(self.model)
-        return z if cap is None else cap * torch.tanh(z / cap)
+        z = z if cap is None else cap * torch.tanh(z / cap)
+        largest = z.amax(-1)  # NaN where any is; a head may rule tokens out by -infinity
+        if not bool(largest.isfinite().all()):
+            owners = owners or range(len(states))
+            require_finite(states, what, owners)
+            require_finite(largest[:, None], f"the largest logit of {what}", owners)
+        return z

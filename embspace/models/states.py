@@ -243,10 +243,10 @@ class _Recorder:
         lines = torch.tensor([p.line for p in batch for _ in p.keep])
         tokens = torch.tensor([p.ids[at] for p in batch for at in p.keep])
         for l in sorted(self.kept):
-            _check_finite(self.kept[l], f"state {l}", lines)
+            require_finite(self.kept[l], f"state {l} of line {{}}", lines)
         for (layer, part), ends in sorted(self.ends.items()):
             for x in ends:
-                _check_finite(x, f"{part} of block {layer}", lines)
+                require_finite(x, f"{part} of block {layer} of line {{}}", lines)
         layers = {l: x.to(device, dtype) for l, x in sorted(self.kept.items())}
         parts: Any = {
             key: tuple(x.to(device, dtype) for x in ends)
@@ -349,18 +349,28 @@ def _tensor(output: Any) -> Tensor:
     return output[0] if isinstance(output, tuple | list) else output
 
 
-def _check_finite(x: Tensor, what: str, lines: Tensor) -> None:
+def require_finite(x: Float[Tensor, "n ..."], what: str, owners: Sequence[int] | Tensor) -> None:
+    """Raise StateError for a row that holds NaN or infinity.
+
+    what: says what it is, with {} for the number of its owner (a line, a prompt), from 1.
+    """
     if bool(torch.isfinite(x).all()):
         return
-    bad = ~torch.isfinite(x).all(dim=1)
-    line = int(lines[bad.cpu()][0])
+    bad = ~torch.isfinite(x).flatten(1).all(dim=1)
+    owner = int(owners[int(bad.nonzero()[0])]) + 1
     finite = x[torch.isfinite(x)]
     largest = float(finite.abs().max()) if finite.numel() else float("nan")
     raise StateError(
-        f"{what} of line {line + 1} holds NaN or infinity (largest finite value "
-        f"{largest:.3g}, computed in {str(x.dtype).removeprefix('torch.')}): nothing was kept; "
-        "run in float32 (--run-dtype float32), or leave that line out."
+        f"{what.format(owner)} holds NaN or infinity (largest finite value {largest:.3g}, computed "
+        f"in {str(x.dtype).removeprefix('torch.')}): nothing was kept; {_way_out(x.dtype)}."
     )
+
+
+def _way_out(dtype: torch.dtype) -> str:
+    if dtype == torch.float64:
+        return "leave that text out"
+    wider = "float64" if dtype == torch.float32 else "float32"
+    return f"run in {wider} (--run-dtype {wider}), or leave that text out"
 
 
 def _pad_id(running: Running) -> int:

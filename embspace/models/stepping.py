@@ -3,15 +3,19 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from inspect import signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ..errors import EmbspaceError, ModelError
 from .messages import first_line
 from .running import Running
+from .states import require_finite
+
+if TYPE_CHECKING:
+    from .model import Model
 
 States = dict[int, Float[Tensor, "1 d"]]
 
@@ -22,25 +26,32 @@ def steps(
     """States 0 … L of the last position and the token chosen from state L, n times.
 
     The prompt is read once; then each chosen token alone, beside cached keys and values.
-    choose: state L (1 × d) -> id of the next token. Raises ModelError where the model can't run.
+    choose: state L (1 × d) -> id of the next token. Raises ModelError where the model can't run,
+    StateError where a state is not finite.
     """
     kept: States = {}
     with ExitStack() as stack, torch.no_grad():
         for handle in _hooks(running, kept):
             stack.callback(handle.remove)
         cache, new = None, list(ids)
-        for _ in range(n):
-            cache = _forward(running, new, cache)
+        for at in range(n):
+            cache = forward(running, torch.tensor([new]), cache)
+            for l in sorted(kept):
+                require_finite(kept[l], f"state {l} before new token {{}}", [at])
             token = choose(kept[running.n_layers])
             yield dict(kept), token
             new = [token]
 
 
-def _forward(running: Running, ids: list[int], cache: Any) -> Any:
+def forward(running: Running, ids: Int[Tensor, "B T"], cache: Any) -> Any:
+    """Read ids beside cached keys and values (None: from the start); the cache that then holds all.
+
+    Raises ModelError where the model can't run or keeps none.
+    """
     device = running.base.get_input_embeddings().weight.device
     try:
         out = running.base(
-            input_ids=torch.tensor([ids], device=device),
+            input_ids=ids.to(device),
             use_cache=True,
             **({} if cache is None else {_cache_name(running.base): cache}),
         )
@@ -79,3 +90,11 @@ def _hooks(running: Running, kept: States) -> Iterator[Any]:
 
 def _last(x: Tensor) -> Float[Tensor, "1 d"]:
     return x.reshape(-1, x.shape[-1])[-1:].detach()
+
+
+def ends_of(model: "Model") -> set[int]:
+    """Ids that end a text."""
+    found: Any = getattr(model.config, "eos_token_id", None)
+    own = getattr(model.vocabulary.tokenizer, "eos_token_id", None)
+    several = found if isinstance(found, list) else [found]
+    return {i for i in (*several, own) if isinstance(i, int)}

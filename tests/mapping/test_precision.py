@@ -14,6 +14,7 @@ from embspace.mapping.lensing import lens
 from embspace.models.load import load
 from embspace.models.passages import Passage
 from embspace.models.running import run
+from embspace.models.sampling import sampled
 from embspace.models.states import StateError, capture_all
 
 BATCH = [Passage((5, 6, 7), (0, 1, 2), 3), Passage(tuple(range(8, 17)), (0, 8), 11)]
@@ -47,6 +48,43 @@ def test_the_lens_computes_in_float32_whatever_is_stored(overflowing):
     found = lens(load(overflowing), "the cats", "id")
     assert found.provenance["stored_dtype"] == "float16"
     assert all(torch.isfinite(grid.p).all() for grid in found.grids.values())
+
+
+@pytest.mark.parametrize("exit", [None, 0.9, 1], ids=["full", "confidence", "fixed"])
+def test_no_token_is_generated_from_what_is_not_finite(overflowing, exit):
+    """The largest of NaNs would be token 0, which here also ends the text."""
+    model = load(overflowing)
+    with pytest.raises(StateError, match=r"state 2 of prompt 1 .*float16.*--run-dtype float32"):
+        embspace.generate(model, None, "the cats", exit=exit, run_dtype="float16", repeats=1)
+    with pytest.raises(StateError, match=r"state 2 before new token 1 .*float16"):
+        half = run(model, dtype=torch.float16)
+        lens(model, "the cats", "id", generate=3, running=half)
+    found = embspace.generate(model, None, "the cats", exit=exit, max_new_tokens=3, repeats=1)
+    assert len(found.texts[0].ids) > 0
+
+
+def test_a_prediction_that_overflows_in_the_head_alone_is_no_token(tiny_llama, tmp_path):
+    """States are finite, the logits of two tokens are not: both would be infinitely likely."""
+    folder = Path(shutil.copytree(tiny_llama, tmp_path / "head"))
+    stored = load_file(folder / "model.safetensors")
+    stored["lm_head.weight"] *= 3e4 / stored["lm_head.weight"].abs().max()
+    stored["model.norm.weight"] *= 1e3
+    save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(StateError, match=r"largest logit of state 2 of prompt 1"):
+        embspace.generate(load(folder), None, "the cats", run_dtype="float16", repeats=1)
+
+
+def test_what_overflows_even_in_float32_is_told_a_way_out_that_is_one(tiny_llama, tmp_path):
+    folder = Path(shutil.copytree(tiny_llama, tmp_path / "huge"))
+    stored = load_file(folder / "model.safetensors")
+    name = "model.layers.1.mlp.down_proj.weight"
+    stored[name] *= 3e38 / stored[name].abs().max()
+    save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
+    texts = [f"cat {n}" for n in range(60)]
+    with pytest.raises(StateError, match=r"in float32\): .*run in float64 \(--run-dtype float64\)"):
+        embspace.fit(load(folder), texts)
+    with pytest.raises(StateError, match="last state of sampled text"):
+        sampled(load(folder), 2)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
