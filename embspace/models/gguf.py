@@ -17,6 +17,8 @@ from ..errors import EmbspaceError, ModelError
 from .messages import first_line
 
 SOURCE = "embspace-source.json"  # in the unpacked folder: what it was made from
+POSITIONS = ("rope_freqs", "rope_factors")  # scaled rotary frequencies, which the loader skips
+PAGES, PAGE = 64, 4096
 
 
 def unpacked(path: Path) -> tuple[Path, tuple[str, ...], str]:
@@ -24,32 +26,57 @@ def unpacked(path: Path) -> tuple[Path, tuple[str, ...], str]:
 
     Raises ModelError when extra `gguf` is not installed or the file cannot be read.
     """
-    stat = path.stat()
-    identity = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}"
-    key = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    target = cache_folder("gguf") / f"{path.stem}-{key}"
-    stored = _quantisation(target)
-    if stored is None:
+    target = cache_folder("gguf") / f"{path.stem}-{_key(path)}"
+    source = _recorded(target)
+    if source is None:
         shutil.rmtree(target, ignore_errors=True)
         _convert(path, target)
-        stored = _quantisation(target) or "of unknown kind"
-    note = f"Weights dequantised from {path.name} ({stored}) by transformers' GGUF loader."
-    return target, (note,), f"gguf {stored}"
+        source = _recorded(target) or {}
+    stored = source.get("quantisation", "of unknown kind")
+    notes = [f"Weights dequantised from {path.name} ({stored}) by transformers' GGUF loader."]
+    if source.get("left_out"):
+        notes.append(
+            f"{path.name} holds {', '.join(source['left_out'])}, which the loader leaves out: the "
+            "weights are right, but what the model computes from positions is not quite its own."
+        )
+    return target, tuple(notes), f"gguf {stored}"
 
 
-def _quantisation(folder: Path) -> str | None:
-    """How the file that a folder was made from stores its numbers; None where nothing says so."""
+def _key(path: Path) -> str:
+    """16 hex digits of where a file lies, its size and time, and evenly spaced pages of it."""
+    stat = path.stat()
+    digest = hashlib.sha256(f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}".encode())
+    with path.open("rb") as file:
+        for n in range(PAGES + 1):
+            file.seek(max(0, stat.st_size - PAGE) * n // PAGES)
+            digest.update(file.read(PAGE))
+    return digest.hexdigest()[:16]
+
+
+def _recorded(folder: Path) -> dict[str, Any] | None:
+    """What is said of a folder's source; None where it is not there whole, as it was written."""
     data = read_json(folder / SOURCE)
-    found = data.get("quantisation") if isinstance(data, dict) else None
-    return found if isinstance(found, str) and (folder / "config.json").is_file() else None
+    try:
+        sizes = {name: (folder / name).stat().st_size for name in data["sizes"]}
+        whole = bool(sizes) and sizes == data["sizes"] and isinstance(data["quantisation"], str)
+        return data if whole and isinstance(data["left_out"], list) else None
+    except (OSError, KeyError, TypeError, ValueError):
+        return None
 
 
-def _kinds(path: Path) -> str:
-    """The kinds of the file's tensors, e.g. `F32+Q4_1+Q8_0`."""
+def _said(path: Path, config: Any) -> dict[str, Any]:
+    """The kinds of the file's tensors, e.g. `F32+Q4_1`, and what of its positions is left out."""
     from gguf import GGUFReader
 
     try:
-        return "+".join(sorted({tensor.tensor_type.name for tensor in GGUFReader(path).tensors}))
+        reader = GGUFReader(path)
+        kinds = {tensor.tensor_type.name for tensor in reader.tensors}
+        left_out = [tensor.name for tensor in reader.tensors if tensor.name.startswith(POSITIONS)]
+        rope = getattr(config, "rope_parameters", None) or {}
+        if rope.get("rope_type", "default") == "default":
+            scalings = (key for key in reader.fields if key.endswith("rope.scaling.type"))
+            left_out += [key for key in scalings if reader.fields[key].contents() != "none"]
+        return {"quantisation": "+".join(sorted(kinds)), "left_out": sorted(left_out)}
     except Exception as error:
         raise ModelError(f"{path.name} cannot be read as GGUF: {first_line(error)}.") from error
 
@@ -66,7 +93,7 @@ def _convert(path: Path, target: Path) -> None:
             _write(path, work)
             os.replace(work, target)
     except EmbspaceError:
-        if _quantisation(target) is None:  # else another process was first
+        if _recorded(target) is None:  # else another process was first
             raise
     finally:
         if work is not None:
@@ -83,14 +110,20 @@ def _write(path: Path, folder: Path) -> None:
     try:
         with quiet(), _no_bar():
             tokenizer = AutoTokenizer.from_pretrained(**source, local_files_only=True)
-            model: Any = AutoModelForCausalLM.from_pretrained(
-                **source, local_files_only=True, dtype=torch.float32
+            model: Any
+            model, found = AutoModelForCausalLM.from_pretrained(
+                **source, local_files_only=True, dtype=torch.float32, output_loading_info=True
             )
     except Exception as error:
         reason = first_line(error)
         raise ModelError(
             f"{path.name} cannot be read by transformers' loader: {reason}."
         ) from error
+    lost = sorted(found.get("missing_keys") or ())
+    if lost:  # the loader would go on with random numbers
+        raise ModelError(
+            f"{path.name} lacks {lost[0]}: the file is one part of several, or incomplete."
+        )
     for attribute in ("hf_quantizer", "is_quantized", "quantization_method"):
         if hasattr(model, attribute):
             delattr(model, attribute)
@@ -99,7 +132,8 @@ def _write(path: Path, folder: Path) -> None:
     with quiet():
         model.to(torch.float32).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-    source = {"file": path.name, "quantisation": _kinds(path)}
+    sizes = {file.name: file.stat().st_size for file in folder.iterdir()}
+    source = {"file": path.name, "sizes": sizes, **_said(path, model.config)}
     (folder / SOURCE).write_text(json.dumps(source) + "\n", encoding="utf8")
 
 
