@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from ..models.conduct import settings_of
 from ..models.states import States
 from .maps import Maps, PairFit, tokenizer_hash
 from .solve import R2, Solution, r2_of, r2_of_identity, solve
@@ -112,6 +113,7 @@ def _about(work: "Fitting", run_dtype: str, strengths: dict[str, float]) -> dict
         "checks": [dict(vars(check)) for check in work.checks],
         "notes": [*work.split.notes, *fitted.notes(), *few],
         "marks": work.corpus.marks(marked),
+        "config": settings_of(model.config),
         "embspace": __version__,
     }
 

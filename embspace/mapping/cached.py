@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..cache import cache_folder
 from ..errors import EmbspaceError, MapsError
+from ..models.conduct import beside
 from ..models.corpus import Corpus, default_corpus, read_corpus
 from ..version import __version__
 from .fitting import Progress, fit
@@ -30,9 +31,9 @@ def fitted(
 ) -> tuple[Maps, bool]:
     """(maps of `fit` with these options, whether they were remembered from before).
 
-    The key holds the weights' hash, the sentences' hash, every option and the version, so that
-    nothing stale is ever found. A cache that cannot be written is no hindrance.
-    Raises what `fit` raises.
+    The key holds the hashes of the weights, of config and tokenizer, and of the sentences, every
+    option and the version, so that nothing stale is ever found. A cache that cannot be written is
+    no hindrance. Raises what `fit` raises.
     """
     corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
     path = cache_folder("maps") / f"{_key(model, corpus, options)}{ENDING}"
@@ -54,6 +55,7 @@ def fitted(
 def _key(model: "Model", corpus: Corpus, options: dict[str, Any]) -> str:
     said = {
         "weights": model.checkpoint.fingerprint,
+        "beside": beside(model.folder),
         "dtype": str(model.dtype),
         "text": corpus.digest,
         "options": {name: options[name] for name in sorted(options)},

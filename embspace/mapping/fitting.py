@@ -16,6 +16,7 @@ from ..cache import alone
 from ..checking import one_of, positive
 from ..checking import seed as checked_seed
 from ..errors import EmbspaceError, MapsError, ResourceError, TextError
+from ..models.conduct import settings_of
 from ..models.corpus import Corpus, default_corpus, read_corpus
 from ..models.memory import free_memory, gigabytes
 from ..models.passages import Passages, Positions, passages
@@ -210,6 +211,7 @@ class Fitting:
         """A hash of all that decides the sums: a saved state is of this fit or of another."""
         said = {
             "weights": self.model.checkpoint.fingerprint,
+            "config": settings_of(self.model.config),
             "text": self.corpus.digest,
             "dtypes": [str(self.model.dtype), self.run_dtype, self.products],
             "batch_tokens": self.batch_tokens,  # what was read is counted in batches

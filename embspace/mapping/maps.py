@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..cache import replacing
 from ..errors import MapsError, ModelError
+from ..models.conduct import difference
 from ..models.files import check_safetensors, path_of
 from ..models.messages import first_line
 from ..models.seal import sealed, unsealed
@@ -102,7 +103,10 @@ class Maps(Result):
         return x @ A if b is None else x @ A + b.to(x.device, x.dtype)
 
     def require(self, model: "Model") -> "Maps":
-        """These maps, if they are of that very model. Raises MapsError for other weights."""
+        """These maps, if they are of that very model.
+
+        Raises MapsError for other weights, settings of the config, or tokens.
+        """
         mine, theirs = self.about.get("model_hash"), model.checkpoint.fingerprint
         if mine != theirs:
             raise MapsError(
@@ -111,6 +115,15 @@ class Maps(Result):
             )
         if (self.d, self.n_layers) != (model.d, model.n_layers):
             raise MapsError(f"these maps are {self.d} wide for {self.n_layers} layers.")
+        other = difference(self.about.get("config"), model.config)
+        tokens = self.about.get("tokenizer_hash")
+        if other is None and tokens and tokenizer_hash(model) not in (None, tokens):
+            other = "other tokens in its tokenizer"
+        if other:
+            raise MapsError(
+                f"these maps were fitted on {self.about.get('model')} with the same weights, but "
+                f"{model.name} has {other}: fit them again."
+            )
         return self
 
     def _name(self, pair: tuple[int | str, int | str]) -> str:
@@ -129,7 +142,7 @@ class Maps(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """What is recorded, and the list of maps without their matrices."""
-        about = {key: value for key, value in self.about.items() if key != "marks"}
+        about = {key: value for key, value in self.about.items() if key not in ("marks", "config")}
         return {"about": about, "pairs": self.rows()}
 
     # on disk -----------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Maps fitted on the spot are found again by the content of all that decided them, never stale."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,41 @@ def test_weights_written_over_in_the_same_place_are_fitted_anew(tiny_gpt2, corpu
     save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
     after, known = fitted(load(folder), corpus)
     assert not known and not torch.equal(after["0", "3"], before["0", "3"])
+
+
+FIRST = {
+    "type": "TemplateProcessing",
+    "single": [
+        {"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}},
+        {"Sequence": {"id": "A", "type_id": 0}},
+    ],
+    "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+    "special_tokens": {
+        "<|endoftext|>": {"id": "<|endoftext|>", "ids": [0], "tokens": ["<|endoftext|>"]}
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("file", "entries"),
+    [("config.json", {"layer_norm_epsilon": 0.5}), ("tokenizer.json", {"post_processor": FIRST})],
+    ids=["config", "start token"],
+)
+def test_another_config_or_tokenizer_beside_the_same_weights_is_fitted_anew(
+    tiny_gpt2, corpus, tmp_path, file: str, entries: dict[str, Any]
+):
+    folder = Path(shutil.copytree(tiny_gpt2, tmp_path / "model"))
+    before, _ = fitted(load(folder), corpus)
+    content = json.loads((folder / file).read_text())
+    (folder / file).write_text(json.dumps(content | entries))
+    after, known = fitted(load(folder), corpus)
+    assert not known and not torch.equal(after["0", "3"], before["0", "3"])
+
+
+def test_a_copy_of_the_folder_elsewhere_is_known(tiny_gpt2, corpus, tmp_path):
+    fitted(load(tiny_gpt2), corpus)
+    folder = Path(shutil.copytree(tiny_gpt2, tmp_path / "copy"))
+    assert fitted(load(folder), corpus)[1]
 
 
 def test_other_sentences_and_another_arithmetic_are_fitted_anew(tiny_gpt2, corpus):

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -281,6 +282,18 @@ def test_a_state_of_another_fit_is_refused(model, corpus, tmp_path, monkeypatch,
     fit(model, corpus, state=state, **SETTINGS)
     with pytest.raises(MapsError, match="another fit"):
         fit(model, corpus, state=state, resume=True, **(SETTINGS | changed))
+
+
+def test_a_state_of_other_settings_of_the_config_is_refused(
+    model, tiny_gpt2, corpus, tmp_path, monkeypatch
+):
+    state, folder = tmp_path / "state", Path(shutil.copytree(tiny_gpt2, tmp_path / "other"))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"layer_norm_epsilon": 0.5}))
+    monkeypatch.setattr(fitting, "SAVE_EVERY_S", -1.0)
+    fit(model, corpus, state=state, **SETTINGS)
+    with pytest.raises(MapsError, match="another fit"):
+        fit(load(folder), corpus, state=state, resume=True, **SETTINGS)
 
 
 def test_a_state_of_other_text_or_of_nothing_is_refused(model, corpus, tmp_path, monkeypatch):

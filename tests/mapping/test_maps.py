@@ -1,6 +1,8 @@
 """Maps on disk and on the model they belong to."""
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -80,6 +82,59 @@ def test_maps_of_other_weights_are_refused(maps, model, tiny_gpt2, byte_tokenize
     with pytest.raises(MapsError, match=r"weights .* not on"):
         Maps.load(path, load(tmp_path / "other"))
     assert Maps.load(path, model).about == maps.about
+
+
+@pytest.fixture
+def copied(tiny_gpt2, tmp_path):
+    """A copy of the model's folder, and a way to change one of its JSON files."""
+    folder = Path(shutil.copytree(tiny_gpt2, tmp_path / "copy"))
+
+    def change(name: str, **entries) -> Path:
+        content = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps(content | entries))
+        return folder
+
+    return change
+
+
+def test_maps_of_the_same_weights_with_other_settings_are_refused(maps, copied, tmp_path):
+    """The same shapes and tensors, but other states."""
+    path = maps.save(tmp_path / "m")
+    folder = copied("config.json", layer_norm_epsilon=0.5)
+    with pytest.raises(
+        MapsError, match=r"same weights, but .* has layer_norm_epsilon 0\.5 instead"
+    ):
+        Maps.load(path, load(folder))
+
+
+def test_settings_that_change_no_state_do_not_matter(maps, copied, tmp_path):
+    """What a save by another version, or a training, leaves in a config."""
+    path = maps.save(tmp_path / "m")
+    folder = copied(
+        "config.json",
+        transformers_version="4.40.0",
+        attn_pdrop=0.3,
+        use_cache=False,
+        eos_token_id=5,
+        unsloth_fixed=True,
+        id2label={"0": "bad"},
+    )
+    assert Maps.load(path, load(folder)).pairs == maps.pairs
+
+
+def test_maps_of_the_same_weights_with_other_tokens_are_refused(maps, copied, tmp_path):
+    path = maps.save(tmp_path / "m")
+    tokenizer = json.loads((copied("config.json") / "tokenizer.json").read_text())
+    tokenizer["model"]["vocab"] = {
+        {"s": "t", "t": "s"}.get(piece, piece): n
+        for piece, n in tokenizer["model"]["vocab"].items()
+    }
+    folder = copied("tokenizer.json", model=tokenizer["model"])
+    with pytest.raises(MapsError, match="other tokens in its tokenizer"):
+        Maps.load(path, load(folder))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+    assert Maps.load(path, load(folder)).pairs == maps.pairs  # weights alone have none to differ
 
 
 def test_the_same_weights_in_shards_are_accepted(maps, tiny_gpt2, byte_tokenizer, tmp_path):
