@@ -121,6 +121,11 @@ class LinearFit:
         return float((1 - missed.square().sum(dim=0)[varies] / spread[varies]).mean())
 
 
+def is_constant(x: Float[Tensor, "n d"]) -> bool:
+    """Whether all rows are alike, up to rounding: nothing can be told from them."""
+    return float(Centred.of(x).squares.max()) <= 1e-12 * float(x.double().square().sum(1).max())
+
+
 def largest_rows(x: Float[Tensor, "n d"]) -> float:
     """The longest centred row over the median one: far above 1, a few rows own the spread."""
     lengths = Centred.of(x).squares.sqrt()

@@ -22,6 +22,7 @@ from .similarity import (
     LinearFit,
     cka_of,
     debiased_hsic,
+    is_constant,
     largest_rows,
     orthogonal_procrustes,
     split_by_text,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 WORDS = 3000  # that states are taken at, unless told otherwise
 HELD_OUT = 0.25  # share of the texts
+CONSTANT = "it is the same at all words"
 OUTLIER = 10.0  # a longest row so many times the median one is named
 States = Float[Tensor, "layers n d"]
 
@@ -109,7 +111,10 @@ def align_states(
     steps = work.steps()
     for _ in watch(steps, len(x)) if watch else steps:
         pass
-    found = {name: match_layers(score, seed=seed) for name, score in work.scores.items()}
+    found = {
+        name: match_layers(score, seed=seed, unmatched=work.unmatched)
+        for name, score in work.scores.items()
+    }
     order = torch.randperm(len(lines), generator=torch.Generator().manual_seed(seed))
     counts = {"n": len(paired), "fitted": len(fitted), "held_out": len(held)}
     return StateAlignment(
@@ -134,6 +139,7 @@ class _Comparison:
         names += ["least_squares"] if self.n > x.shape[2] else []
         shape = len(x), len(y)
         self.scores = {n: torch.full(shape, torch.nan, dtype=torch.float64) for n in names}
+        self.unmatched = _constant(x), _constant(y)
         self.of_y = [Centred.of(each) for each in y]
         self.own_y = [debiased_hsic(each, each) for each in self.of_y]
 
@@ -143,6 +149,9 @@ class _Comparison:
             for name, values in self._row(i, self.y, self.of_y, range(len(self.y))).items():
                 self.scores[name][i] = torch.tensor(values, dtype=torch.float64)
             yield
+        for scores in self.scores.values():
+            scores[list(self.unmatched[0])] = torch.nan
+            scores[:, list(self.unmatched[1])] = torch.nan
 
     def shuffled(self, found: dict[str, LayerMatch], order: Tensor) -> dict[str, float | None]:
         """Mean of the matched pairs of each measure with B's words in another order."""
@@ -185,6 +194,11 @@ def _states(model: "Model", passes: "tuple[Passage, ...]") -> States:
     return capture_all(run(model), passes, dtype=torch.float32, device="cpu").stacked()
 
 
+def _constant(states: States) -> dict[int, str]:
+    """States that say nothing, and why; any score of theirs would be one by accident."""
+    return {l: CONSTANT for l, x in enumerate(states) if is_constant(x)}
+
+
 def _left_out(paired: PairedWords) -> dict[str, int]:
     return {
         "split": paired.n_split,
@@ -204,10 +218,13 @@ def _notes(a: "Model", b: "Model", x: States, y: States, work: _Comparison) -> I
                 f"No {what}: {work.n} words to fit on are no more than the width {width}, so that "
                 "it would fit any states; give more text or more words."
             )
-    for model, states in ((a, x), (b, y)):
-        ratios = {l: largest_rows(each) for l, each in enumerate(states)}
-        worst = max(ratios, key=lambda l: ratios[l])
-        if ratios[worst] > OUTLIER:
+    for model, states, dead in ((a, x, work.unmatched[0]), (b, y, work.unmatched[1])):
+        if dead:
+            named = ", ".join(map(str, dead))
+            yield f"{model.name}: state {named} stays unmatched, because {CONSTANT}."
+        ratios = {l: largest_rows(each) for l, each in enumerate(states) if l not in dead}
+        worst = max(ratios, key=lambda l: ratios[l], default=None)
+        if worst is not None and ratios[worst] > OUTLIER:
             yield (
                 f"{model.name}: the longest state {worst} is {ratios[worst]:.0f} times the median "
                 "one; a few such words own most of CKA."

@@ -24,7 +24,8 @@ WIKIPEDIA = "hub:wikimedia/wikipedia@20231101.en#train"
 STYLES = ("reference", "story")  # of the bundled generator
 COLUMNS = ("text", "sentence", "review", "content")
 DEFAULT_LINES, SAMPLE_LINES = 12_000, 4_000
-TABLES = {".jsonl": "JSON lines", ".csv": "CSV", ".tsv": "TSV", ".parquet": "parquet"}
+JSON = dict.fromkeys((".jsonl", ".ndjson", ".json"), "JSON lines")
+TABLES = JSON | {".csv": "CSV", ".tsv": "TSV", ".parquet": "parquet"}
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ def _from_path(path: Path, column: str | None) -> Iterator[str]:
     if path.is_dir():
         for file in sorted(path.rglob("*.txt")):
             yield from _lines(file)
-    elif path.suffix in TABLES:
+    elif is_table(path):
         yield from _column(path, column)
     else:
         yield from _lines(path)
@@ -169,20 +170,24 @@ def _cells(rows: Iterable[Any], column: str | None, where: str) -> Iterator[str]
         yield " ".join(row[column].split())
 
 
+def is_table(path: Path) -> bool:
+    """Whether a file's name ends like that of a table, in letters of either case."""
+    return path.suffix.lower() in TABLES
+
+
 def table_rows(path: Path) -> Iterator[dict[str, Any]]:
     """Rows of a .jsonl, .csv, .tsv or .parquet file, a dict each. Raises TextError."""
-    if path.suffix not in TABLES:
+    if not is_table(path):
         raise TextError(f"{path} is no table: give a {', '.join(TABLES)} file.")
-    rows = {".jsonl": _json_rows, ".parquet": _parquet_rows}.get(path.suffix, _csv_rows)
+    kind = TABLES[path.suffix.lower()]
+    rows = {"JSON lines": _json_rows, "parquet": _parquet_rows}.get(kind, _csv_rows)
     try:
         for row in rows(path):
             if not isinstance(row, dict):
                 raise TextError(f"{path}: expected one object a line, got {str(row)[:60]!r}.")
             yield row
     except (OSError, ValueError, RecursionError, csv.Error) as error:
-        raise TextError(
-            f"{path} cannot be read as {TABLES[path.suffix]}: {first_line(error)}."
-        ) from error
+        raise TextError(f"{path} cannot be read as {kind}: {first_line(error)}.") from error
 
 
 def _json_rows(path: Path) -> Iterator[Any]:
@@ -194,7 +199,13 @@ def _json_rows(path: Path) -> Iterator[Any]:
 def _csv_rows(path: Path) -> Iterator[Any]:
     csv.field_size_limit(1 << 30)
     with path.open(encoding="utf-8-sig", newline="") as file:
-        yield from csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ",")
+        mark = "\t" if path.suffix.lower() == ".tsv" else ","
+        reader = csv.DictReader(file, delimiter=mark, strict=True)  # a quote left open is an error
+        names = [name for name in reader.fieldnames or () if name]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"two columns are called {twice[:60]}")
+        yield from reader
 
 
 def _parquet_rows(path: Path) -> Iterator[Any]:

@@ -107,6 +107,35 @@ def test_states_are_compared_at_the_same_words(models):
     assert result.words["n"] == len(paired) and result.to_dict()["widths"]["a"] == 32
 
 
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_a_state_that_is_the_same_everywhere_is_named_and_the_rest_is_matched(
+    models, monkeypatch, side: str
+):
+    """Of equal scores the matching would take the diagonal, and call it no accident."""
+    from embspace.compare import state_alignment
+
+    taken, calls = state_alignment._states, []
+
+    def one_dead(*given):
+        states = taken(*given)
+        calls.append(1)
+        if len(calls) == (1 if side == "a" else 2):
+            states[2] = 7.0
+        return states
+
+    monkeypatch.setattr(state_alignment, "_states", one_dead)
+    texts = [f"cats {n} saw Paris and {n * 7} dogs sing, {n % 3} of Rome" for n in range(60)]
+    result = state_alignment.align_states(models[0], models[0], texts, words=400)
+    assert len(result.measures) == 3
+    for found in result.measures.values():
+        lost = found.unmatched_a if side == "a" else found.unmatched_b
+        assert list(lost) == [2] and found.n_diagonal == 3
+        assert [i == j for i, j in found.pairs] == [True] * 3
+        across = found.score[2] if side == "a" else [row[2] for row in found.score]
+        assert set(across) == {None}
+    assert any("state 2 stays unmatched" in note for note in result.notes)
+
+
 def test_a_model_is_matched_with_itself_by_every_measure(models):
     from embspace.compare.state_alignment import align_states
 

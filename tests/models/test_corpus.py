@@ -69,6 +69,31 @@ def test_line_breaks_inside_a_cell_do_not_make_lines(tmp_path):
     assert read_corpus(file).lines == ('one two, "three"', "four")
 
 
+@pytest.mark.parametrize("name", ["t.JSONL", "t.json", "t.ndjson", "t.Csv", "t.TSV"])
+def test_a_table_is_one_whatever_its_ending_is_written_like(tmp_path, name: str):
+    """Else its markup and its header would be taken for sentences."""
+    kind = {"csv": ".csv", "tsv": ".tsv"}.get(name[2:].lower(), ".jsonl")
+    file = written(tmp_path, kind).rename(tmp_path / name)
+    assert read_corpus(file).lines == LINES
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.csv", 'id,text\n1,"left open\n2,two\n3,three\n', "cannot be read as CSV"),
+        ("t.tsv", 'id\ttext\n1\t"left open\n2\ttwo\n', "cannot be read as TSV"),
+        ("t.csv", "text,text\none,two\n", "two columns are called text"),
+        ("t.json", '["one", "two"]', "one object a line"),
+        ("t.json", '[\n"one",\n"two"\n]\n', "cannot be read as JSON lines"),
+    ],
+)
+def test_a_table_that_can_be_read_two_ways_is_refused(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(TextError, match=message) as caught:
+        read_corpus(tmp_path / name)
+    assert "\n" not in str(caught.value)
+
+
 def test_the_column_can_be_named_and_usual_names_are_found(tmp_path):
     file = tmp_path / "t.jsonl"
     file.write_text('{"review": "r", "body": "b"}\n\n{"body": "c", "review": "s"}\n')

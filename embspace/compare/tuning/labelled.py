@@ -11,7 +11,7 @@ from typing import Any, Literal
 from ...checking import positive
 from ...checking import seed as checked_seed
 from ...errors import TextError
-from ...models.corpus import COLUMNS, TABLES, mark_of, table_rows
+from ...models.corpus import COLUMNS, TABLES, is_table, mark_of, table_rows
 from ...models.files import path_of
 from ...models.messages import first_line
 
@@ -142,7 +142,7 @@ def _sides(
     path = path_of(source)
     if path.is_dir():
         return {side: _from_folder(path, side) for side in wanted}
-    if path.suffix in TABLES and path.is_file():
+    if is_table(path) and path.is_file():
         return _parted(list(_from_table(path, text, label)), seed)
     raise TextError(
         f"there are no labelled texts {source!r}: give {SAMPLE}, {IMDB}, a folder with train and "
@@ -192,7 +192,7 @@ def _from_folder(path: Path, side: str) -> list[Row]:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf8")
+        return file.read_text(encoding="utf-8-sig")  # some editors put a mark first
     except (OSError, ValueError) as error:
         raise TextError(f"{file} cannot be read as UTF-8 text: {first_line(error)}.") from error
 
