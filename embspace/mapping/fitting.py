@@ -50,7 +50,7 @@ def fit(
     text: str | Path | Corpus | list[str] | None = None,
     *,
     pairs: str | Iterable[tuple[int, int]] = "final",
-    parts: Literal["blocks", "submodules"] = "blocks",
+    parts: Literal["blocks", "submodules", "both"] = "blocks",
     kind: Kind = "mat",
     ridge: float | None = None,
     lines: Iterable[int] | None = None,
@@ -78,11 +78,11 @@ def fit(
 
     text: see `read_corpus` (default: our sentences for a sample, Wikipedia from the Hub else);
     pairs: "final" (every l to L), "all", or (l, l') pairs; parts "submodules": attention,
-    feed-forward and norms of every block instead, input to output; kind: "mat" (least squares
-    without intercept, the paper's), "affine", "ridge" (strength `ridge`, or chosen on a quarter of
-    the rows to fit that is kept apart for it). lines: which lines to fit; held_out: which to
-    score, or their share (a quarter); rows: so many lines at most; positions, max_tokens, special,
-    skip_first: see `passages`. products: see `Sums`.
+    feed-forward and norms of every block instead, input to output ("both": in one pass); kind:
+    "mat" (least squares without intercept, the paper's), "affine", "ridge" (strength `ridge`, or
+    chosen on a quarter of the rows to fit that is kept apart for it). lines: which lines to fit;
+    held_out: which to score, or their share (a quarter); rows: so many lines at most; positions,
+    max_tokens, special, skip_first: see `passages`. products: see `Sums`.
     run_dtype: of the forward pass. until_converged: stop when more rows no longer raise held-out
     r². state: file that a fit writes as it goes and `resume` goes on from, to the same result.
     keep "final": score all pairs, keep the matrices of those to the last state only.
@@ -131,7 +131,7 @@ def fit(
 
 def plan_of(model: "Model", pairs: Any, parts: str) -> Plan:
     """The maps wanted. Raises EmbspaceError for pairs that do not exist."""
-    if one_of(parts, ("blocks", "submodules"), "parts") == "blocks":
+    if one_of(parts, ("blocks", "submodules", "both"), "parts") == "blocks":
         return Plan.of_layers(model.n_layers, pairs)
     targets = {
         f"{l}.{part}.in": (f"{l}.{part}.out",)
@@ -140,7 +140,10 @@ def plan_of(model: "Model", pairs: Any, parts: str) -> Plan:
         if has_part(model, l, part)
     }
     spaces = tuple(space for source, row in targets.items() for space in (source, *row))
-    return Plan(spaces, targets)
+    if parts == "submodules":
+        return Plan(spaces, targets)
+    layers = Plan.of_layers(model.n_layers, pairs)
+    return Plan((*layers.spaces, *spaces), layers.targets | targets)
 
 
 @dataclass(frozen=True)
@@ -279,12 +282,12 @@ class Fitting:
 
     def _captured(self, running: Running, each: Passages, n_done: int):
         """Batches of states, those aside that were read before a resumption."""
-        submodules = "." in self.plan.spaces[0]
+        layers = [int(space) for space in self.plan.spaces if "." not in space]
         return capture(
             running,
             each.passages,
-            layers=() if submodules else [int(space) for space in self.plan.spaces],
-            parts=PARTS if submodules else (),
+            layers=layers,
+            parts=PARTS if len(layers) < len(self.plan.spaces) else (),
             batch_tokens=self.batch_tokens,
             skip_batches=n_done,
             share=(self.group.rank, self.group.size),
@@ -293,9 +296,7 @@ class Fitting:
 
     def _rows(self, states: States) -> dict[str, Tensor]:
         self.done["outlying"] = self.done.get("outlying", 0) + outlying(states)
-        if states.layers:
-            return {str(l): x for l, x in states.layers.items()}
-        found: dict[str, Tensor] = {}
+        found: dict[str, Tensor] = {str(l): x for l, x in states.layers.items()}
         for (layer, part), (x, y) in states.parts.items():
             found |= {f"{layer}.{part}.in": x, f"{layer}.{part}.out": y}
         return found

@@ -105,32 +105,31 @@ def submodules(
     )
     common: dict[str, Any] = {"lines": split.fit, "held_out": split.score, "progress": progress}
     common |= options | {"run_dtype": run_dtype}
-    parts = fit(model, corpus, parts="submodules", **common)
-    whole = fit(model, corpus, pairs="final", **common)
+    maps = fit(model, corpus, parts="both", **common)
     first = _first_blocks(model, layers)
     taking = {name: options[name] for name in TAKING if name in options}
     taken = passages(model, corpus, lines=split.score[:rows], **taking)
     running = run(model, dtype=RUN_DTYPES[run_dtype], attention="fast")
-    work = _Replacing(running, parts, first, progress)
+    work = _Replacing(running, maps, first, progress)
     work.run(taken)
     draws = work.draws(taken.settings["seed"])
     found = {part: work.scores(part, draws) for part in work.parts}
     lost = [sentence for _, sentences in found.values() for sentence in sentences]
-    blocks = work.jumps(whole, draws)
+    blocks = work.jumps(draws)
     settings = {
         "text": corpus.source,
         "text_hash": corpus.digest,
         "rows": taken.n_rows,
-        "rows_fitted": parts.about["rows"],
+        "rows_fitted": maps.about["rows"],
         **taken.settings,
     }
-    r2 = {part: _r2_of(parts, part) for part in PARTS}
+    r2 = {part: _r2_of(maps, part) for part in PARTS}
     return SubmoduleScores(
         {part: scores for part, (scores, _) in found.items() if scores},
         blocks,
         {part: each for part, each in r2.items() if each},
         settings,
-        tuple(dict.fromkeys((*lost, *parts.about["notes"], *taken.notes()))),
+        tuple(dict.fromkeys((*lost, *maps.about["notes"], *taken.notes()))),
         model.provenance,
     )
 
@@ -200,10 +199,10 @@ class _Replacing:
                 )
         return tuple(found), lost
 
-    def jumps(self, maps: Maps, draws: Bootstrap) -> tuple[LayerScore, ...]:
+    def jumps(self, draws: Bootstrap) -> tuple[LayerScore, ...]:
         """The same for one map from state l to the last one."""
         every = {l: torch.cat([states.layers[l] for states in self.true]) for l in self.first}
-        return tuple(self._score(maps.apply(x, l), l, draws) for l, x in every.items())
+        return tuple(self._score(self.maps.apply(x, l), l, draws) for l, x in every.items())
 
     def draws(self, seed: int) -> Bootstrap:
         """Resamples of the lines that were run."""

@@ -97,6 +97,18 @@ def test_one_random_position_a_line_is_fitted_where_it_should_be(model, corpus, 
     assert [(p.source, p.target) for p in maps.pairs] == [("0", "3"), ("1", "3"), ("2", "3")]
 
 
+def test_blocks_and_submodules_of_one_pass_are_those_of_two(model, corpus):
+    both, blocks, submodules = (
+        fit(model, corpus, parts=parts, lines=range(80), held_out=range(80, 120))
+        for parts in ("both", "blocks", "submodules")
+    )
+    assert both.tensors.keys() == blocks.tensors.keys() | submodules.tensors.keys()
+    for name, A in {**blocks.tensors, **submodules.tensors}.items():
+        assert torch.equal(both.tensors[name], A)
+    assert set(both.pairs) == {*blocks.pairs, *submodules.pairs}
+    assert both.about["rows_outlying"] == blocks.about["rows_outlying"]
+
+
 def test_submodules_are_fitted_from_their_inputs_to_their_outputs(model, corpus):
     maps = fit(model, corpus, parts="submodules", positions="all")
     assert len(maps.pairs) == 3 * len(PARTS)
