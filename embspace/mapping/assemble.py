@@ -114,6 +114,7 @@ def _about(work: "Fitting", run_dtype: str, strengths: dict[str, float]) -> dict
         "notes": [*work.split.notes, *fitted.notes(), *few],
         "marks": work.corpus.marks(marked),
         "config": settings_of(model.config),
+        "contents": model.checkpoint.contents,
         "embspace": __version__,
     }
 

@@ -54,7 +54,7 @@ def fitted(
 
 def _key(model: "Model", corpus: Corpus, options: dict[str, Any]) -> str:
     said = {
-        "weights": model.checkpoint.fingerprint,
+        "weights": model.checkpoint.contents,
         "beside": beside(model.folder),
         "dtype": str(model.dtype),
         "text": corpus.digest,

@@ -108,6 +108,8 @@ class Maps(Result):
         Raises MapsError for other weights, settings of the config, or tokens.
         """
         mine, theirs = self.about.get("model_hash"), model.checkpoint.fingerprint
+        if mine == theirs and "contents" in self.about:  # of which the hash is a sample
+            mine, theirs = self.about["contents"], model.checkpoint.contents
         if mine != theirs:
             raise MapsError(
                 f"these maps were fitted on {self.about.get('model')} (weights {mine}), not on "
@@ -142,7 +144,11 @@ class Maps(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """What is recorded, and the list of maps without their matrices."""
-        about = {key: value for key, value in self.about.items() if key not in ("marks", "config")}
+        about = {
+            key: value
+            for key, value in self.about.items()
+            if key not in ("marks", "config", "contents")
+        }
         return {"about": about, "pairs": self.rows()}
 
     # on disk -----------------------------------------------------------------------------

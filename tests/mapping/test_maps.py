@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 
 from embspace import load
 from embspace.errors import EmbspaceError, MapsError
+from embspace.mapping.cached import fitted
 from embspace.mapping.fitting import fit
 from embspace.mapping.maps import Maps
 
@@ -82,6 +84,34 @@ def test_maps_of_other_weights_are_refused(maps, model, tiny_gpt2, byte_tokenize
     with pytest.raises(MapsError, match=r"weights .* not on"):
         Maps.load(path, load(tmp_path / "other"))
     assert Maps.load(path, model).about == maps.about
+
+
+@pytest.mark.parametrize("how", ["one number", "two rows swapped"])
+def test_maps_of_weights_of_which_one_row_was_changed_are_refused(
+    save_model, corpus, tmp_path, how: str
+):
+    """A neuron switched off by hand: too little for a hash over a sample of the weights."""
+    config = GPT2Config(
+        vocab_size=20_000, n_embd=32, n_layer=2, n_head=4, n_positions=64, initializer_range=0.5
+    )
+    folder = save_model(config)
+    model = load(folder)
+    maps = fit(model, corpus)
+    path = maps.save(tmp_path / "m")
+    assert not fitted(model, corpus)[1]
+    assert Maps.load(path, load(folder)).about == maps.about
+    state = load_file(folder / "model.safetensors")
+    table = state["transformer.wte.weight"]
+    if how == "one number":
+        table[11_111, 3] += 1e-3
+    else:
+        table[[7_777, 7_778]] = table[[7_778, 7_777]]
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    other = load(folder)
+    assert other.checkpoint.fingerprint == model.checkpoint.fingerprint
+    with pytest.raises(MapsError, match="fit them again"):
+        Maps.load(path, other)
+    assert not fitted(other, corpus)[1]
 
 
 @pytest.fixture
