@@ -26,6 +26,7 @@ FORMAT = 1
 KEY = "embspace_maps"  # of the metadata in the file
 NO_RECORD = (ValueError, TypeError, AttributeError, RecursionError, OverflowError)
 PAIR_KINDS = {"source": str, "target": str, "rank": int, "n_constant": int}  # numbers else
+UNSAID = ("marks", "config", "contents")  # of the record: by what text and model are known again
 MEANING = "state of the target layer ≈ x A (+ b), x (1 × d) a row of the source's states"
 
 
@@ -144,11 +145,7 @@ class Maps(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """What is recorded, and the list of maps without their matrices."""
-        about = {
-            key: value
-            for key, value in self.about.items()
-            if key not in ("marks", "config", "contents")
-        }
+        about = {key: value for key, value in self.about.items() if key not in UNSAID}
         return {"about": about, "pairs": self.rows()}
 
     # on disk -----------------------------------------------------------------------------
