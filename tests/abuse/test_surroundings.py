@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 from rich.cells import cell_len
+from safetensors.torch import load_file, save_file
 
 import embspace
 from embspace.cache import cache_folder, unfinished, write_atomically
@@ -124,6 +125,23 @@ def test_no_command_opens_a_connection_for_local_files(run, line, monkeypatch, n
         monkeypatch.setattr(owner, call, refuse)
     result = run(*line(name))
     assert result.exit_code == 0, result.stderr
+
+
+@pytest.mark.parametrize("name", [name for name, given in LOCAL.items() if "{model}" in given])
+def test_every_command_reads_weights_of_sixteen_bits_and_says_so(
+    run, line, tiny_gpt2, copy, name: str
+):
+    """Of which numpy knows no numbers: all arithmetic is in float32 or better."""
+    folder = copy(tiny_gpt2)
+    stored = load_file(folder / "model.safetensors")
+    half = {name: tensor.bfloat16() for name, tensor in stored.items()}
+    save_file(half, folder / "model.safetensors", metadata={"format": "pt"})
+    arguments = [str(folder) if a == str(tiny_gpt2) else a for a in line(name)]
+    result = run(*arguments, "--json")
+    if name == "diff":  # the classifier was tuned from other weights
+        return in_one_line(result)
+    assert result.exit_code == 0, result.stderr
+    assert '"bfloat16"' in result.stdout and '"float32"' in result.stdout
 
 
 @pytest.mark.parametrize("name", RUNNING)

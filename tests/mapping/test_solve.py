@@ -103,6 +103,17 @@ def test_doubled_columns_give_half_the_rank_and_equal_halves(products):
     assert torch.equal(again.A, solution.A)
 
 
+@pytest.mark.parametrize("apart", [1e-7, 1e-9, 1e-11])
+def test_columns_that_are_nearly_doubled_are_no_reason_for_huge_maps(apart):
+    """Moments square the condition: Cholesky may still pass where its solution is rounding."""
+    random = np.random.default_rng(0)
+    half, y = random.normal(size=(300, 16)), random.normal(size=(300, 32))
+    x = np.concatenate([half, half + apart * random.normal(size=half.shape)], 1)
+    solution = solve(sums_of(x, y), "0")
+    assert solution.rank == 16 and solution.cut is not None
+    assert np.allclose(solution.A.numpy(), np.linalg.pinv(x, rcond=1e-5) @ y, atol=1e-5)
+
+
 def test_fewer_rows_than_coordinates_give_the_least_norm_fit_and_a_bad_held_out_score():
     random = np.random.default_rng(0)
     x, y = random.normal(size=(40, 64)), random.normal(size=(40, 64))

@@ -218,6 +218,16 @@ def test_weights_that_are_not_loaded_are_refused_at_once(model):
         attach(model, empty)
 
 
+def test_a_model_whose_weights_lie_on_disk_is_refused_at_once(model, live, tmp_path):
+    """Offloaded by accelerate: its parameters hold no values until a part is called."""
+    accelerate = pytest.importorskip("accelerate")
+    kept = ("lm_head", *(f"transformer.{name}" for name in ("wte", "wpe", "h.0", "h.2", "ln_f")))
+    places = dict.fromkeys(kept, "cpu") | {"transformer.h.1": "disk"}
+    accelerate.dispatch_model(live, places, main_device="cpu", offload_dir=tmp_path)
+    with pytest.raises(ModelError, match="not loaded"):
+        attach(model, live)
+
+
 def test_another_architecture_is_refused(model, tiny_llama):
     other = AutoModelForCausalLM.from_pretrained(tiny_llama)
     with pytest.raises(ModelError, match=r"keeps its embedding at model\.embed_tokens"):

@@ -18,6 +18,13 @@ def test_least_squares_maps_show_r2_beside_the_identity():
     assert headers[:3] == ["layers", "r²", "r² of id"]
 
 
+def test_coordinates_that_do_not_vary_are_said_to_be_left_out():
+    pairs = tuple(PairFit(str(l), "2", 0.5, 0.5, 0.5, 0.1, l, 4, 10.0, None) for l in range(2))
+    said = "Up to 1 constant coordinates are left out of r²."
+    assert said in sheet(Maps(ABOUT, pairs, {})).notes
+    assert said not in sheet(maps()).notes
+
+
 def test_refined_maps_show_what_was_lowered_and_that_it_is_no_held_out_score():
     found = sheet(
         maps(
