@@ -15,6 +15,7 @@ from ..errors import EmbspaceError, MapsError, ModelError
 from ..models.live_head import LiveHead
 from ..models.passages import Encoder
 from ..models.replaced import Replaced
+from ..models.rotary import alike_up_to
 from ..models.row_cache import RowCache, Slots
 from ..models.running import Running, run
 from .decoding import identity, through, why_no_head
@@ -90,7 +91,14 @@ def require_prompts(
             f"{model.name} has {model.family.positions} positions, which are not cut to some "
             "sequences of a batch: early exit generates with learned or rotary ones only."
         )
-    return _encoded(model, texts, positive(max_new_tokens, "max_new_tokens"))
+    ids = _encoded(model, texts, positive(max_new_tokens, "max_new_tokens"))
+    most, n = alike_up_to(model.config), max(map(len, ids)) + max_new_tokens
+    if most is not None and n > most:
+        raise ModelError(
+            f"{model.name} turns its keys anew in texts of more than {most} tokens, so those kept "
+            f"from before do not fit: take shorter prompts or fewer new tokens (these are {n})."
+        )
+    return ids
 
 
 def _encoded(model: "Model", texts: Sequence[str], n_new: int) -> list[tuple[int, ...]]:

@@ -14,8 +14,9 @@ from torch import Tensor
 from .memory import give_back
 from .passages import Passage
 from .replaced import Own, Replaced
+from .rotary import alike_up_to
 from .running import Running
-from .states import BATCH_TOKENS, States, alike_up_to, batches, capture, eval_mode
+from .states import BATCH_TOKENS, States, batches, capture, eval_mode
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def again(
     """
     wanted = sorted({*layers, running.n_layers})
     with eval_mode(running.module), Replaced(running) as replaced:
-        for batch in batches(passes, batch_tokens, alike_up_to(running)):
+        for batch in batches(passes, batch_tokens, alike_up_to(running.text_config)):
             noted = _Noting(wanted)
             replaced.step = noted
             room = len(batch) * max(len(p.ids) for p in batch)  # so that it is one batch again

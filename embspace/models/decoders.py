@@ -207,6 +207,7 @@ MPT = replace(
     transposed=False,
     positions="alibi",
     activation="gelu",
+    scales_logits=False,
 )
 
 

@@ -94,6 +94,7 @@ DISTILBERT = replace(
     head_bias="vocab_projector.bias",
     transform=Transform(dense="vocab_transform", norm="vocab_layer_norm"),
 )
+MODERN_HEAD = Transform(dense="head.dense", norm="head.norm")
 MODERNBERT = Family(
     types=("modernbert",),
     base=("model.", ""),
@@ -112,5 +113,8 @@ MODERNBERT = Family(
     causal=False,
     head="decoder",
     head_bias="decoder.bias",
-    transform=Transform(dense="head.dense", norm="head.norm"),
+    transform=MODERN_HEAD,
+    adapt=lambda config: {
+        "transform": replace(MODERN_HEAD, activation=config.classifier_activation)
+    },
 )

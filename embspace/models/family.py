@@ -66,6 +66,7 @@ class Family:
     rotates_sliding_only: bool = False  # layers with full attention have no positions
     scores_unscaled: bool = False
     caps_scores: bool = False  # obeys the config's attn_logit_softcapping (Gemma 3 does not)
+    scales_logits: bool = True  # obeys the config's logit_scale (MPT's model does not)
     embedding_scaled: bool = False  # rows are multiplied by √d on their way to state 0
     causal: bool = True
     head: str = "lm_head"

@@ -4,12 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..errors import ModelError
 
 if TYPE_CHECKING:
     from .model import Model
+
+BY_LENGTH = ("dynamic", "longrope")  # scalings that depend on the length of the text
 
 
 def rotation(
@@ -82,6 +84,36 @@ def frequencies(
     named = {} if kind is None else {"layer_type": kind}
     inverse, scale = ROPE_INIT_FUNCTIONS[name](config, torch.device("cpu"), seq_len=length, **named)
     return inverse, float(scale)
+
+
+def alike_up_to(config: Any) -> int | None:
+    """The longest text whose tokens turn alike whatever comes after them; None where all do.
+
+    Dynamic and long scaling turn a whole text by its length, once it is longer than they were made
+    for; where kinds of layers have their own rotation, one of them is enough.
+    """
+    given = getattr(config, "rope_parameters", None) or {}
+    lengths = [
+        int(n)
+        for rope in (given, *given.values())
+        if isinstance(rope, dict) and rope.get("rope_type") in BY_LENGTH
+        for n in (rope.get("original_max_position_embeddings"), config.max_position_embeddings)
+        if n
+    ]
+    return min(lengths, default=None)
+
+
+def forget_lengths(base: nn.Module) -> None:
+    """Undo what dynamic scaling keeps of the longest text that a live model has read so far."""
+    for module in base.modules():
+        scalings = getattr(module, "rope_type", None)
+        named = scalings.items() if isinstance(scalings, dict) else [(None, scalings)]
+        for kind, scaling in named:
+            if scaling == "dynamic":
+                prefix = "" if kind is None else f"{kind}_"
+                own: Any = getattr(module, f"{prefix}original_inv_freq")
+                setattr(module, f"{prefix}max_seq_len_cached", module.original_max_seq_len)
+                getattr(module, f"{prefix}inv_freq").copy_(own)
 
 
 def layer_kind(config: Any, layer: int) -> str | None:

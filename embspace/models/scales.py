@@ -45,7 +45,7 @@ def residual_scale(model: "Model") -> float:
 
 def logit_scale(model: "Model") -> float:
     """What logits are multiplied by (Cohere multiplies, Granite divides)."""
-    scale = getattr(model.config, "logit_scale", None)
+    scale = getattr(model.config, "logit_scale", None) if model.family.scales_logits else None
     divisor = getattr(model.config, "logits_scaling", None)
     return float(scale) if scale else 1.0 / float(divisor or 1.0)
 

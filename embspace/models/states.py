@@ -23,6 +23,7 @@ from .memory import give_back
 from .messages import first_line
 from .model import Model
 from .passages import Passage
+from .rotary import alike_up_to, forget_lengths
 from .running import Running
 
 BATCH_TOKENS = 4096
@@ -89,7 +90,7 @@ def capture(
             raise ModelError(f"there is no state {l}: states are 0 to {running.n_layers}.")
     where = torch.device(device) if device is not None else running.model.device
     with eval_mode(running.module), _Recorder(running, set(wanted), tuple(parts)) as recorder:
-        every = batches(passes, batch_tokens, alike_up_to(running))
+        every = batches(passes, batch_tokens, alike_up_to(running.text_config))
         for batch in islice(every, share[0] + skip_batches * share[1], None, share[1]):
             recorder.run(batch)
             yield recorder.taken(batch, dtype, where)
@@ -148,26 +149,6 @@ def _fits(one: Passage, batch: list[Passage], batch_tokens: int, longest_mixed: 
     if longest_mixed is not None and longest > longest_mixed and len(one.ids) != longest:
         return False
     return longest * (len(batch) + 1) <= batch_tokens
-
-
-def alike_up_to(running: Running) -> int | None:
-    """The longest pass that is computed alike beside shorter ones; None where all are.
-
-    Dynamic and long rotary scaling turn a whole batch by the length of its longest text.
-    """
-    rope = getattr(running.text_config, "rope_parameters", None) or {}
-    if rope.get("rope_type") not in ("dynamic", "longrope"):
-        return None
-    trained = rope.get("original_max_position_embeddings")
-    return int(trained or running.text_config.max_position_embeddings)
-
-
-def _forget_lengths(base: nn.Module) -> None:
-    """Undo what dynamic rotary scaling keeps of the longest text so far."""
-    for module in base.modules():
-        if getattr(module, "rope_type", None) == "dynamic":
-            module.max_seq_len_cached = module.original_max_seq_len
-            module.inv_freq.copy_(module.original_inv_freq)  # type: ignore[operator]
 
 
 def padded(batch: Sequence[Passage], pad: int) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"]]:
@@ -230,7 +211,7 @@ class _Recorder:
         cache = {"use_cache": False} if self.running.model.family.causal else {}
         try:
             with torch.no_grad():
-                _forget_lengths(self.running.base)
+                forget_lengths(self.running.base)
                 self.running.base(input_ids=ids.to(device), attention_mask=mask.to(device), **cache)
         except EmbspaceError:
             raise

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ..errors import EmbspaceError, ModelError
 from .messages import first_line
+from .rotary import alike_up_to, forget_lengths
 from .running import Running
 from .states import require_finite
 
@@ -25,7 +26,8 @@ def steps(
 ) -> Iterator[tuple[States, int]]:
     """States 0 … L of the last position and the token chosen from state L, n times.
 
-    The prompt is read once; then each chosen token alone, beside cached keys and values.
+    The prompt is read once; then each chosen token alone, beside cached keys and values. Where a
+    longer text turns all its tokens anew (see `alike_up_to`), the whole text is read at each step.
     choose: state L (1 × d) -> id of the next token. Raises ModelError where the model can't run,
     StateError where a state is not finite.
     """
@@ -33,6 +35,8 @@ def steps(
     with ExitStack() as stack, torch.no_grad():
         for handle in _hooks(running, kept):
             stack.callback(handle.remove)
+        most = alike_up_to(running.text_config)
+        cached = most is None or len(ids) + n <= most
         cache, new = None, list(ids)
         for at in range(n):
             cache = forward(running, torch.tensor([new]), cache)
@@ -40,7 +44,7 @@ def steps(
                 require_finite(kept[l], f"state {l} before new token {{}}", [at])
             token = choose(kept[running.n_layers])
             yield dict(kept), token
-            new = [token]
+            cache, new = (cache, [token]) if cached else (None, [*new, token])
 
 
 def forward(running: Running, ids: Int[Tensor, "B T"], cache: Any) -> Any:
@@ -49,6 +53,8 @@ def forward(running: Running, ids: Int[Tensor, "B T"], cache: Any) -> Any:
     Raises ModelError where the model can't run or keeps none.
     """
     device = running.base.get_input_embeddings().weight.device
+    if cache is None:
+        forget_lengths(running.base)
     try:
         out = running.base(
             input_ids=ids.to(device),

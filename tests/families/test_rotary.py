@@ -9,6 +9,7 @@ import torch
 from embspace.errors import ModelError
 from embspace.models.load import load
 from embspace.models.rotary import rotate, rotation
+from embspace.projection.circuits import HeadCircuit
 
 ROTARY = [
     "gpt-j",
@@ -77,6 +78,23 @@ def _own(live: Any, layer: int, x: torch.Tensor) -> torch.Tensor:
     nested = kinds and kinds[layer] in live.config.rope_parameters
     cos, sin = rotary(x, positions, kinds[layer]) if nested else rotary(x, positions)
     return home.apply_rotary_pos_emb(x, x, cos, sin)[0]
+
+
+@pytest.mark.parametrize("name", OWN_ROTATION)
+@pytest.mark.parametrize("distance", [0, 3])
+def test_a_circuit_at_a_distance_is_the_score_of_a_query_that_many_tokens_after_its_key(
+    saved, zoo, name: str, distance: int
+):
+    model, live = load(saved(name)), zoo(name)
+    left, right = HeadCircuit(model, 1, 4, "qk", distance=distance).matrices
+    attention = model.attention(1)
+    turned = [
+        _own(live, 1, weight[None, :, None].expand(-1, -1, distance + 1, -1))
+        for weight in (attention.W_Q[4], attention.W_K[attention.kv_head(4)])
+    ]
+    q, k = turned[0][0, :, distance], turned[1][0, :, 0]
+    true = q @ k.T
+    assert torch.allclose(left @ right.T, true, atol=1e-4 * float(true.abs().max()))
 
 
 @pytest.mark.parametrize("name", ["smollm3", "cohere2"])

@@ -184,6 +184,15 @@ ZOO: dict[str, Build] = {
         final_logit_softcapping=3.0,
         attn_logit_softcapping=2.0,
     ),
+    "gemma3 dynamic": _of(
+        "Gemma3ForCausalLM",
+        "Gemma3TextConfig",
+        **{**GEMMA23, "max_position_embeddings": 9},
+        rope_parameters={
+            "full_attention": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 500.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
+        },
+    ),
     "gemma3 with vision": gemma3_with_vision,
     "olmo": _causal("Olmo", **GROUPED, clip_qkv=1.5),
     "olmo2": _causal("Olmo2", **GROUPED),
@@ -225,6 +234,8 @@ ZOO: dict[str, Build] = {
         norm_bias=True,
         attention_bias=True,
         mlp_bias=True,
+        classifier_activation="silu",
+        classifier_bias=True,
     ),
     "smollm3": _causal("SmolLM3", **GROUPED, no_rope_layers=[1, 0, 1], pad_token_id=0),
     "granite": _causal(
@@ -249,6 +260,7 @@ ZOO: dict[str, Build] = {
             vocab_size=307,
             initializer_range=0.5,
             attn_config={"softmax_scale": 0.2, "clip_qkv": 1.5},
+            logit_scale=0.5,  # which transformers leaves unused
         )
     ),
     "gpt-oss": _causal(
