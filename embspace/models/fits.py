@@ -71,6 +71,21 @@ class _Fits:
             for name, n in ((family.q, n_q), (family.k, n_kv), (family.v, n_kv)):
                 self._expect(layer, block, name, (n, sizes.d))
         self._expect(layer, block, family.o, (sizes.d, n_q))
+        self._alike(layer, block)
+
+    def _alike(self, layer: int, block: str) -> None:
+        """All blocks have a bias or a head norm, or none: transformers builds them alike."""
+        family = self.family
+        if family.generic:  # its certificate looks at every block
+            return
+        names = [f"{part}.bias" for part in (family.qkv, family.q, family.k, family.v, family.o)]
+        norms = "|".join(filter(None, (family.q_norm, family.k_norm)))
+        names += [f"{norm}.weight" for norm in norms.split("|")]
+        for name in names:
+            here, first = (f"{b}{name}" in self.checkpoint for b in (block, self.layout.block(0)))
+            if here != first:
+                has, lacks = (layer, 0) if here else (0, layer)
+                raise ModelError(f"layer {has} has {name}, but layer {lacks} has not.")
 
     def _feed_forward(self, layer: int, block: str) -> None:
         family, checkpoint = self.family, self.checkpoint

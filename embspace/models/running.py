@@ -98,7 +98,7 @@ def run(
     chosen = None if attention == "fast" and score_cap(model) is None else "eager"
     if model.config.model_type == "falcon" and model.family.positions == "alibi":
         chosen = "sdpa"
-    module = _load(model, config, dtype, chosen, device_map)
+    module = _load(model, config, n_layers, dtype, chosen, device_map)
     if device_map is None:
         module = module.to(model.device)
     return attach(model, module.eval(), n_layers=n_layers)
@@ -169,6 +169,7 @@ def _auto_class(model: "Model", config: Any) -> Any:
 def _load(
     model: "Model",
     config: Any,
+    n_layers: int,
     dtype: torch.dtype,
     attention: str | None,
     device_map: str | None,
@@ -196,6 +197,7 @@ def _load(
             raise ModelError(f"transformers cannot load {model.folder}: {reason}.") from error
     model.checkpoint.require_unchanged()  # between the two a training may have saved its next step
     _refuse_contradictions(model, found)
+    _refuse_unused(model, found, n_layers)
     return module
 
 
@@ -211,6 +213,22 @@ def _refuse_contradictions(model: "Model", found: dict[str, Any]) -> None:
     for name in sorted(found.get("missing_keys") or ()):
         if name.startswith(blocks) or f".{blocks}" in name:
             raise ModelError(f"{model.folder} lacks {name}, which its config asks for.")
+
+
+def _refuse_unused(model: "Model", found: dict[str, Any], n_layers: int) -> None:
+    """A weight of a block that runs, for which the live model has no place (relative positions that
+    transformers gave up, an adapter that was never merged): it was trained as another model."""
+    layout, checkpoint = model.layout, model.checkpoint
+    unused = set(found.get("unexpected_keys") or ())
+    blocks = tuple(layout.block(l) for l in range(n_layers))
+    for name in sorted(name for name in checkpoint.names if name.startswith(blocks)):
+        is_bias = name.endswith(".bias") and len(checkpoint.shape(name)) == 1  # masks have more
+        named = unused & {name, name.removeprefix(layout.prefix)}
+        if named and (is_bias or name.endswith(".weight")):
+            raise ModelError(
+                f"{model.folder} holds {name}, for which transformers' {model.config.model_type} "
+                "has no place: what it runs is not the model that was trained."
+            )
 
 
 def _check_memory(model: "Model", n_layers: int, dtype: torch.dtype) -> None:
