@@ -29,7 +29,7 @@ class Layout:
     def block(self, layer: int) -> str:
         """Prefix of a block's tensors, e.g. `transformer.h.3.`."""
         layer = index(layer, self.n_layers, "layer", error=ModelError)
-        group = layer * self.n_groups // self.n_layers
+        group = int(layer / (self.n_layers / self.n_groups))  # rounded as transformers does
         return self.prefix + self.family.block.format(l=layer, group=group) + "."
 
     def beyond(self, checkpoint: Checkpoint) -> bool:

@@ -17,9 +17,18 @@ from .attention import Attention
 from .family import Family
 from .feed_forward import FeedForward, expert_keys
 from .layout import Layout, spell
+from .norms import head_norm_path
+from .scales import projection_clip
 from .tensors import Checkpoint
 
 Part = Literal["attn", "ff"]
+OTHER_TASKS = tuple(
+    f"For{task}"
+    for task in (
+        *("SequenceClassification", "TokenClassification", "QuestionAnswering"),
+        *("MultipleChoice", "NextSentencePrediction"),
+    )
+)
 
 
 class Model:
@@ -150,6 +159,8 @@ class Model:
         transform = self.family.transform
         if transform and f"{transform.dense}.weight" not in self.checkpoint:
             return False
+        if transform and self._other_task:  # ModernBERT's classifiers use the same transform
+            return False
         try:
             return self.head_path is not None or self._ties
         except ModelError:
@@ -180,6 +191,12 @@ class Model:
         head = self.checkpoint.tensor(f"{path}.weight")
         table = self.checkpoint.tensor(f"{self.embedding_path}.weight")
         return head.shape == table.shape and bool((head == table).all())
+
+    @property
+    def _other_task(self) -> str | None:
+        """The class that the checkpoint was saved from, where it predicts something but tokens."""
+        made = next(iter(getattr(self.config, "architectures", None) or ()), "")
+        return made if made.endswith(OTHER_TASKS) else None
 
     @property
     def _ties(self) -> bool:
@@ -277,6 +294,14 @@ class Model:
                 "The config ties the head to the input embedding, but the file holds another "
                 f"matrix: {self.head_path}.weight is used, as transformers does."
             )
+        clip = projection_clip(self)
+        if clip is not None:
+            yield f"Queries, keys and values are clipped at ±{clip:g}; circuits are read unclipped."
+        if self.has_head and self._other_task:
+            yield (
+                f"This is a {self._other_task}: E is the input embedding that its config ties to "
+                "a prediction head, not one it was last trained with."
+            )
         if not self.has_head:
             yield "This checkpoint has no prediction head: E is its input embedding."
         elif family.transform:
@@ -294,7 +319,7 @@ class Model:
     @property
     def has_qk_norm(self) -> bool:
         """Whether queries and keys are normed before their product."""
-        return spell(self.family.q_norm, self.layout.block(0), self.checkpoint) is not None
+        return head_norm_path(self, 0, "q") is not None
 
 
 def fold(rows: Float[Tensor, "... d"], gain: Float[Tensor, "d"] | None) -> Float[Tensor, "... d"]:

@@ -6,6 +6,8 @@ import torch
 from embspace.errors import ModelError
 from embspace.models.load import load
 from embspace.models.model import fold, reading, writing
+from embspace.projection.circuits import HeadCircuit
+from embspace.projection.vectors import FeedForwardReading, sub_heads
 
 POST_NORM = [
     "bert",
@@ -58,6 +60,56 @@ def test_a_post_norm_on_the_output_multiplies_what_a_part_writes(saved, name: st
         own, final = model.writing_gain(0, part), model.final_gain()
         assert own is not None and final is not None
         assert torch.allclose(writing(model, 0, part, "folded"), own * final)
+
+
+READINGS = {  # live norms: before attention, before the feed-forward, after each, at the end
+    "llama": ("input_layernorm", "post_attention_layernorm", None, None),
+    "mistral": ("input_layernorm", "post_attention_layernorm", None, None),
+    "qwen2": ("input_layernorm", "post_attention_layernorm", None, None),
+    "gemma2": (
+        "input_layernorm",
+        "pre_feedforward_layernorm",
+        "post_attention_layernorm",
+        "post_feedforward_layernorm",
+    ),
+}
+READINGS["gemma3"] = READINGS["gemma2"]
+
+
+@pytest.mark.parametrize("name", READINGS)
+def test_every_reading_folds_the_norms_it_goes_through_and_no_others(saved, zoo, name: str):
+    model, base = load(saved(name)), zoo(name).model
+    one = 1.0 if name.startswith("gemma") else 0.0
+    block = base.layers[1]
+    gains = [
+        one + block.get_submodule(path).weight.detach() if path else torch.ones(48)
+        for path in READINGS[name]
+    ]
+    attn, ff, attn_out, ff_out = gains
+    final = one + base.norm.weight.detach()
+    d_h, group = model.d_head, model.n_heads // model.n_kv_heads
+    h = 4
+    q, o = slice(h * d_h, (h + 1) * d_h), block.self_attn.o_proj.weight.detach()
+    kv = slice(h // group * d_h, (h // group + 1) * d_h)
+    W = {
+        "q": block.self_attn.q_proj.weight.detach()[q] * attn,
+        "k": block.self_attn.k_proj.weight.detach()[kv] * attn,
+        "v": block.self_attn.v_proj.weight.detach()[kv] * attn,
+        "o": o[:, q].T * attn_out * final,
+        "gate": block.mlp.gate_proj.weight.detach() * ff,
+        "up": block.mlp.up_proj.weight.detach() * ff,
+        "value": block.mlp.down_proj.weight.detach().T * ff_out * final,
+    }
+    for part in ("q", "k", "v", "o"):
+        torch.testing.assert_close(sub_heads(model, 1, h, part, "folded").vectors, W[part])
+    folded, raw = (FeedForwardReading(model, 1, norm=norm).groups() for norm in ("folded", "raw"))
+    for part, vectors in folded.items():
+        torch.testing.assert_close(vectors.vectors, W[part])
+        assert not torch.allclose(vectors.vectors, raw[part].vectors)
+        assert (vectors.norm, raw[part].norm) == ("folded", "raw")
+    for circuit, (a, b) in {"vo": ("v", "o"), "qk": ("q", "k")}.items():
+        left, right = HeadCircuit(model, 1, h, circuit, norm="folded").matrices
+        torch.testing.assert_close(left @ right.T, W[a].T @ W[b], rtol=1e-4, atol=1e-4)
 
 
 def test_without_post_norms_only_the_final_gain_multiplies_what_is_written(saved):

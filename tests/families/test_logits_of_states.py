@@ -8,7 +8,9 @@ from torch import Tensor
 
 from embspace.errors import ModelError
 from embspace.models import replay
+from embspace.models.live_head import LiveHead
 from embspace.models.load import load
+from embspace.models.model import fold
 from embspace.models.passages import Passage
 from embspace.models.running import run
 from embspace.models.states import States, capture_all
@@ -18,6 +20,8 @@ PASS = [Passage(IDS, tuple(range(len(IDS))), 0)]
 NORMED = ("gpt2", "llama", "gemma2", "bloom", "falcon multi-query", "gpt-j", "phi", "olmo2")
 BARE = ("bert", "albert", "distilbert", "opt 350m", "opt without final norm")
 HEADS = (*NORMED, *BARE, "opt narrow", "cohere", "granite", "modernbert", "electra", "gpt-oss")
+HEADS = (*HEADS, "roberta", "xlm-roberta", "mpnet", "bert untied", "mpt scaled", "gemma3 capped")
+GENERATING = [name for name in HEADS if not any(b in name for b in ("bert", "electra", "mpnet"))]
 
 
 def near(ours: Tensor, true: Tensor, tolerance: float = 1e-5) -> bool:
@@ -40,6 +44,14 @@ def output_of(model: Any) -> Any:
 def test_the_head_on_state_L_gives_the_models_own_logits(saved, name: str):
     model, states = states_of(saved(name))
     assert near(replay.logits(model, states.layers[3]), output_of(model).logits[0])
+
+
+@pytest.mark.parametrize("name", GENERATING)
+def test_the_live_models_own_head_modules_give_the_same_logits(saved, name: str):
+    model, states = states_of(saved(name))
+    head = LiveHead(run(model))
+    for x in states.layers.values():
+        assert near(head(x), replay.logits(model, x))
 
 
 @pytest.mark.parametrize("name", NORMED)
@@ -86,6 +98,23 @@ def test_the_embedding_and_all_parts_sum_to_state_L_and_so_to_the_logits(saved, 
 def test_a_state_that_does_not_exist_is_named(saved, layer: int):
     with pytest.raises(ModelError, match=f"no state {layer}: states are 0 to 3"):
         states_of(saved("gpt2"), layers=[layer])
+
+
+def test_the_parts_sum_to_the_logits_with_the_final_gain_folded_into_E_too(saved):
+    model, states = states_of(saved("gpt2"), parts=("attn", "ff"))
+    x = states.layers[0] + sum(out for _, out in states.parts.values())
+    x = torch.nn.functional.layer_norm(x, (48,))
+    E, shift = fold(model.embedding(), model.final_gain()), model.weight("transformer.ln_f.bias")
+    assert near(x @ E.T + model.embedding() @ shift, output_of(model).logits[0])
+
+
+def test_the_scale_of_an_embedding_is_rounded_as_the_model_rounds_it(saved):
+    """√48 has eight bits in bfloat16."""
+    model = load(saved("gemma"))
+    (state,) = capture_all(run(model, dtype=torch.bfloat16), PASS, layers=[0]).layers.values()
+    rows = model.embedding("input")[list(IDS)].bfloat16()
+    assert torch.equal(state, (rows * torch.tensor(48**0.5).bfloat16()).float())
+    assert not torch.equal(state, (rows.float() * 48**0.5).bfloat16().float())
 
 
 @pytest.mark.parametrize("name", ["gemma", "gemma2", "gemma3"])

@@ -202,6 +202,27 @@ def test_shared_weights_are_told(save_model):
     assert any("share" in note for note in model.notes)
 
 
+@pytest.mark.parametrize(("n", "groups"), [(12, 5), (18, 14), (36, 28)])
+def test_layers_share_the_group_that_the_live_model_runs(save_model, n: int, groups: int):
+    """Of 36 layers in 28 groups transformers rounds some down, by the rounding of a division."""
+    config = hf.AlbertConfig(
+        vocab_size=300,
+        embedding_size=4,
+        hidden_size=8,
+        num_hidden_layers=n,
+        num_hidden_groups=groups,
+        num_attention_heads=2,
+        intermediate_size=4,
+    )
+    folder = save_model(config, "AutoModelForMaskedLM")
+    live, ran = hf.AlbertForMaskedLM.from_pretrained(folder).eval(), []
+    for g, group in enumerate(live.albert.encoder.albert_layer_groups):
+        group.register_forward_hook(lambda *_, g=g: ran.append(g))
+    live(input_ids=torch.tensor([[5, 6]]))
+    layout = load(folder).layout
+    assert [layout.block(l).split(".")[3] for l in range(n)] == [str(g) for g in ran]
+
+
 @pytest.mark.parametrize("layer", [3, -1])
 def test_a_layer_that_does_not_exist_is_refused_with_the_range(tiny_gpt2, layer: int):
     with pytest.raises(ModelError, match="0 to 2"):
