@@ -15,7 +15,7 @@ def token_texts(tokenizer: Any, n: int) -> list[str | None]:
     Word-starting pieces carry a leading space in byte-level and SentencePiece vocabularies;
     inner WordPiece pieces keep their `##`.
     """
-    pieces = tokenizer.convert_ids_to_tokens(list(range(min(n, len(tokenizer)))))
+    pieces = tokenizer.convert_ids_to_tokens(list(range(min(n, n_ids(tokenizer)))))
     added = {int(i) for i in getattr(tokenizer, "added_tokens_decoder", {})}
     scheme = scheme_of(tokenizer)
     texts = [
@@ -23,6 +23,11 @@ def token_texts(tokenizer: Any, n: int) -> list[str | None]:
         for i, piece in enumerate(pieces)
     ]
     return texts + [None] * (n - len(texts))
+
+
+def n_ids(tokenizer: Any) -> int:
+    """One more than the largest id: more than there are tokens where some ids are left out."""
+    return max(len(tokenizer), max(tokenizer.get_vocab().values(), default=-1) + 1)
 
 
 def scheme_of(tokenizer: Any) -> Scheme:
@@ -62,7 +67,7 @@ def labels(texts: list[str | None], special: set[int]) -> list[str]:
             shown = f"(row {i}: no token)"
         else:
             shown = f"⟪{label(text)}⟫" if i in special else label(text) or "(empty)"
-        if shown in seen:
+        while shown in seen:
             shown = f"{shown}#{i}"
         seen.add(shown)
         out.append(shown)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .checking import is_unicode, one_of, positive
 from .errors import VocabularyError
-from .labels import labels, scheme_of, token_texts
+from .labels import labels, n_ids, scheme_of, token_texts
 from .models.messages import first_line
 from .notation import INVERSES, Inverse
 
@@ -48,9 +48,9 @@ class VocabularySpace:
     ) -> None:
         self.name, self.tokenizer = name, tokenizer
         self.n_rows = table.shape[0]
-        n_named = self.n_rows if tokenizer is None else min(len(tokenizer), self.n_rows)
+        n_named = self.n_rows if tokenizer is None else n_ids(tokenizer)
         self.table = table[:n_named]
-        self.n_unreadable = 0 if tokenizer is None else max(0, len(tokenizer) - self.n_rows)
+        self.n_unreadable = max(0, n_named - self.n_rows)
         self._masks: dict[tuple[str, ...], Tensor] = {}  # a survey asks for the same one often
 
     def __len__(self) -> int:
@@ -96,7 +96,8 @@ class VocabularySpace:
     def find(self, word: str) -> list[Lookup]:
         """The spellings of a word, without and with a leading space; `#17` names an id.
 
-        Raises VocabularyError for an id out of range or an empty word.
+        A spelling that the tokenizer does not know is left out. Raises VocabularyError for an id
+        out of range, an empty word, or one of which no spelling is known.
         """
         if not isinstance(word, str) or not is_unicode(word):
             raise VocabularyError(f"{word!r} is no text: give a word, or #ID.")
@@ -111,10 +112,10 @@ class VocabularySpace:
         found: dict[tuple[int, ...], Lookup] = {}
         for text in spellings:
             ids = tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
-            if ids and max(ids) < len(self):
+            if ids and max(ids) < len(self) and not self._unknown(word, ids):
                 found.setdefault(ids, Lookup(text, ids, tuple(self.labels[i] for i in ids)))
         if not found:
-            raise VocabularyError(f"{word!r} has no row in the embedding of {self.name}.")
+            raise VocabularyError(f"{word!r} has no token of its own in {self.name}.")
         return list(found.values())
 
     def token_ids(self, word: str) -> list[int]:
@@ -128,6 +129,11 @@ class VocabularySpace:
             return single
         shown = "; ".join(f"{x.text!r} = {' + '.join(x.labels)}" for x in lookups)
         raise VocabularyError(f"{word!r} is not one token in {self.name}: {shown}.")
+
+    def _unknown(self, word: str, ids: tuple[int, ...]) -> bool:
+        """Whether the tokenizer has put its unknown token for some of the word."""
+        unknown = getattr(self.tokenizer, "unk_token_id", None)
+        return unknown in ids and word.strip() != getattr(self.tokenizer, "unk_token", None)
 
     def _by_id(self, digits: str) -> Lookup:
         i = int(digits) if len(digits) < 18 else len(self)

@@ -11,6 +11,16 @@ def test_two_tokens_never_share_a_label(texts):
     assert len(set(labels(texts, set()))) == len(texts)
 
 
+@given(st.lists(st.sampled_from(["a", "b", "a#1", "a#2", "⟪a⟫", "(row 3: no token)", ""])))
+def test_ids_with_the_same_text_have_labels_of_their_own_too(texts):
+    rows = [None if text == "b" else text for text in texts]
+    assert len(set(labels(rows, {0, 3}))) == len(texts)
+
+
+def test_a_number_that_tells_labels_apart_is_not_taken_by_another():
+    assert len(set(labels(["x#2", "x", "x", "x#2#2"], set()))) == 4
+
+
 @given(st.text())
 def test_a_label_is_one_visible_line(text):
     shown = label(text)

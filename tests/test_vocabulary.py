@@ -64,6 +64,41 @@ def test_rows_beyond_the_tokenizer_are_no_tokens(tiny_gpt2, space):
     assert len(space) == len(space.labels) == 300
 
 
+def test_ids_past_a_gap_are_tokens_and_those_in_it_are_none():
+    """A tokenizer of nine tokens whose ids go up to 11: the last rows are no padding."""
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    ids = [*range(6), 9, 10, 11]
+    words = models.WordLevel({f"w{i}": i for i in ids}, unk_token="w0")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(words), unk_token="w0")
+    table = torch.randn(16, 4, generator=torch.Generator().manual_seed(0))
+    space = VocabularySpace(table, tokenizer)
+    assert len(tokenizer) == 9 and len(space) == 12 and space.n_unreadable == 0
+    assert [space.labels[i] for i in ids] == ["⟪w0⟫", *(f"w{i}" for i in ids[1:])]
+    assert space.labels[7] == "(row 7: no token)"
+    assert space.token_ids("w11") == [11]
+    found, _ = space.top(table[11:12], 12)
+    assert sorted(found[0].tolist()) == list(range(12))
+    assert VocabularySpace(table[:10], tokenizer).n_unreadable == 2
+
+
+def test_a_word_that_the_tokenizer_does_not_know_is_not_read_as_its_unknown_token():
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    pieces = models.WordPiece({"[UNK]": 0, "the": 1, "##re": 2}, unk_token="[UNK]")
+    tokenizer = Tokenizer(pieces)
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]")
+    space = VocabularySpace(torch.eye(3), fast)
+    assert space.token_ids("the") == [1] and space.token_ids("[UNK]") == [0]
+    with pytest.raises(VocabularyError, match="no token of its own"):
+        space.token_ids("snow\u2603")
+    with pytest.raises(VocabularyError, match="the \\+ ##re"):
+        space.token_ids("there")
+
+
 def test_padded_rows_never_win(space):
     table = torch.cat([space.table, 50 * space.table[7:8], -50 * space.table[7:8]])
     padded = VocabularySpace(table, space.tokenizer)
