@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..checking import index, positive, whole
 from ..checking import seed as checked_seed
-from ..errors import TextError
+from ..errors import ModelError, TextError
 from .corpus import Corpus, require_characters
 from .messages import first_line
 
@@ -74,6 +74,7 @@ class Encoder:
     def __init__(
         self, model: "Model", *, max_tokens: int | None = None, special: bool = True
     ) -> None:
+        _require_one_way(model)
         self.model, self.tokenizer = model, model.vocabulary.tokenizer
         if self.tokenizer is None:
             raise TextError(f"{model.name} has no tokenizer, so it can read no text.")
@@ -266,6 +267,17 @@ def read_positions(path: Path, lines: Sequence[int], n_lines: int) -> list[int |
         f"{path} holds {len(found)} positions, for neither the {len(lines)} chosen lines nor the "
         f"{n_lines} of the text."
     )
+
+
+def _require_one_way(model: "Model") -> None:
+    """Raise ModelError for a decoder whose tokens also see what comes after them."""
+    config: Any = model.config
+    both = getattr(config, "use_bidirectional_attention", False)
+    if model.family.causal and (both or not getattr(config, "is_causal", True)):
+        raise ModelError(
+            f"{model.name} looks both ways but fills no mask: its states depend on the words after "
+            "them and predict none, so only its weights are read."
+        )
 
 
 def _mask_id(model: "Model") -> int:

@@ -1,12 +1,14 @@
 """Which positions of a text are taken, and what the model reads around them."""
 
+import json
 import random
+import shutil
 from pathlib import Path
 
 import pytest
 from transformers import BertConfig, GPT2Config, MPNetConfig, RobertaConfig
 
-from embspace import load
+from embspace import lens, load
 from embspace.errors import EmbspaceError, TextError
 from embspace.models.corpus import Corpus, read_corpus
 from embspace.models.passages import Encoder, passages, read_positions
@@ -179,6 +181,20 @@ def test_a_masked_model_without_a_mask_token_is_refused(save_model):
     config = BertConfig(vocab_size=300, intermediate_size=20, **sizes)
     with pytest.raises(TextError, match="no mask token"):
         passages(load(save_model(config, "AutoModelForMaskedLM")), read_corpus(TEXTS))
+
+
+@pytest.mark.parametrize("setting", [{"use_bidirectional_attention": True}, {"is_causal": False}])
+def test_a_decoder_that_looks_both_ways_is_refused(tiny_llama, tmp_path, setting):
+    """Its states depend on words after them: a text cut at a position has other ones."""
+    folder = Path(shutil.copytree(tiny_llama, tmp_path / "both"))
+    config = json.loads((folder / "config.json").read_text()) | setting
+    (folder / "config.json").write_text(json.dumps(config))
+    model = load(folder)
+    assert model.attention(0).W_Q.shape == (6, 36, 8)
+    with pytest.raises(EmbspaceError, match="looks both ways"):
+        passages(model, read_corpus(TEXTS))
+    with pytest.raises(EmbspaceError, match="looks both ways"):
+        lens(model, "cats", "id")
 
 
 # special tokens --------------------------------------------------------------------------
