@@ -12,6 +12,7 @@ from torch import Tensor
 from ..errors import EmbspaceError
 from ..models.corpus import Corpus, default_corpus, read_corpus
 from ..models.running import Running
+from ..models.states import require_finite
 from ..models.tape import BlockRecord, Call, Tape
 
 if TYPE_CHECKING:
@@ -31,12 +32,16 @@ def corpus_of(model: "Model", texts: Texts) -> Corpus:
 def recorded(running: Running, texts: Sequence[tuple[int, ...]], note: Note) -> Iterator[list[int]]:
     """Run texts of equal length together; `note` gets every block, the texts' numbers, their ids.
 
-    Yields the numbers of the texts that were run, batch by batch.
+    Yields the numbers of the texts that were run, batch by batch. Raises StateError where a block
+    puts out what is not finite.
     """
     for batch in batches(texts):
         ids = torch.tensor([texts[i] for i in batch], device=running.model.device)
 
         def on_block(record: BlockRecord, batch=batch, ids=ids) -> None:
+            owners = torch.tensor(batch).repeat_interleave(ids.shape[1])
+            states = record.state_out.reshape(len(owners), -1)
+            require_finite(states, f"state {record.layer + 1} of text {{}}", owners)
             note(record, batch, ids)
 
         Tape(running, on_block).forward(ids)

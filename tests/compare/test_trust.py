@@ -12,9 +12,11 @@ from scipy.stats import spearmanr
 import embspace
 from embspace.compare.agreement import ranks
 from embspace.compare.grades import recall, remember
+from embspace.compare.overlap import state_overlap
 from embspace.compare.trust import SOME, STRONG, grade_of, trust
 from embspace.errors import EmbspaceError
 from embspace.models.corpus import read_corpus
+from embspace.models.states import StateError
 from embspace.projection.estimate import Estimate
 
 TEXTS = ("The cats and the dogs saw Paris.", "Her brother sings in Rome.", "Doctors heal, teachers")
@@ -199,6 +201,20 @@ def test_masked_models_are_graded_and_their_norms_never_folded():
     assert all(-1 <= head.own.mean <= 1 for head in found.heads)
     with pytest.raises(EmbspaceError, match="post-norm"):
         trust(model, corpus, norm="folded")
+
+
+def test_nothing_is_graded_by_states_that_are_not_finite(tiny_llama, tmp_path):
+    """The second block's queries would be NaN, and their order an accident."""
+    folder = shutil.copytree(tiny_llama, tmp_path / "huge")
+    stored = load_file(folder / "model.safetensors")
+    name = "model.layers.0.mlp.down_proj.weight"
+    stored[name] *= 3e38 / stored[name].abs().max()
+    save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
+    model = embspace.load(folder)
+    with pytest.raises(StateError, match=r"state 1 of text \d+ holds NaN or infinity"):
+        trust(model, list(TEXTS))
+    with pytest.raises(StateError, match=r"state 1 of text \d+ holds NaN or infinity"):
+        state_overlap(model, list(TEXTS))
 
 
 def test_too_little_text_is_refused(tiny_gpt2):
