@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from .model import Model
 
 
+# parts of a live model that no text's states pass through
+BESIDE = ("pooler", "vision", "visual", "audio", "multi_modal_projector", "image_newline")
+
+
 @dataclass(frozen=True)
 class Running:
     """A live model in eval mode with eager attention; `prefix` is the base's path inside it."""
@@ -202,16 +206,17 @@ def _load(
 
 
 def _refuse_contradictions(model: "Model", found: dict[str, Any]) -> None:
-    """A tensor of another shape than the config asks for, or one of a block that is not there."""
+    """A tensor of another shape than the config asks for, or one that is not there.
+
+    Transformers goes on with random numbers, or with 1 for a gain; our reading takes it as absent.
+    """
     mismatched: list[Any] = list(found.get("mismatched_keys") or [])
     for name, stored, wanted in sorted(mismatched, key=str):
         raise ModelError(
             f"{model.folder}: {name} is {tuple(stored)}, but its config asks for {tuple(wanted)}."
         )
-    layout = model.layout
-    blocks = layout.block(0).removeprefix(layout.prefix).split("0")[0]
     for name in sorted(found.get("missing_keys") or ()):
-        if name.startswith(blocks) or f".{blocks}" in name:
+        if not any(part.startswith(BESIDE) for part in name.split(".")):
             raise ModelError(f"{model.folder} lacks {name}, which its config asks for.")
 
 

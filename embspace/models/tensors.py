@@ -51,14 +51,18 @@ class Checkpoint:
         return name in self._where
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a tensor, from the shard's header."""
+        """The shape of a tensor, from the shard's header. Raises ModelError where there is none."""
+        self._require(name)
         shard, stored = self._where[name]
         return self._shard(shard).shape(stored)
 
-    def tensor(self, name: str) -> Tensor:
-        """The stored tensor, memory-mapped, in its stored dtype. Raises ModelError when packed."""
+    def _require(self, name: str) -> None:
         if name not in self._where:
             raise ModelError(f"{self.folder} holds no tensor {name!r}.")
+
+    def tensor(self, name: str) -> Tensor:
+        """The stored tensor, memory-mapped, in its stored dtype. Raises ModelError when packed."""
+        self._require(name)
         shard, stored = self._where[name]
         tensor = self._shard(shard).tensor(stored)
         if tensor.dtype not in FLOATS:
