@@ -188,7 +188,8 @@ def test_names_that_a_shell_would_run_are_names(tmp_path, monkeypatch, family: s
 
 def test_a_shard_index_with_a_thousand_names_of_one_file_is_read_once(tiny_gpt2, copy):
     folder = copy(tiny_gpt2)
-    names = {f"x{n}": "model.safetensors" for n in range(1000)}
+    (folder / "model.safetensors").rename(folder / "one.safetensors")
+    names = {f"x{n}": "one.safetensors" for n in range(1000)}
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
     with pytest.raises(EmbspaceError, match="lacks x0"):
         load(folder)

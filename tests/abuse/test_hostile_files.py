@@ -127,6 +127,7 @@ def test_what_transformers_does_not_know_cannot_be_run(tiny_gpt2, monkeypatch):
 @pytest.mark.parametrize("name", ["a/b.bin", "x.txt", "a\nb.bin", "n" * 300 + ".bin", ".."])
 def test_shards_are_plain_files_of_weights(tiny_gpt2, copy, name):
     folder = copy(tiny_gpt2)
+    (folder / "model.safetensors").unlink()
     (folder / INDEX).write_text(json.dumps({"weight_map": {"transformer.wte.weight": name}}))
     with pytest.raises(ModelError, match="not a file beside it"):
         load(folder)
@@ -144,6 +145,7 @@ def test_tensors_without_dense_values_are_refused(tiny_gpt2, copy, tensor):
 @pytest.mark.parametrize("shard", [[], {}], ids=str)
 def test_an_index_that_names_no_string_is_refused(tiny_gpt2, copy, shard):
     folder = copy(tiny_gpt2)
+    (folder / "model.safetensors").unlink()
     (folder / INDEX).write_text(json.dumps({"weight_map": {"transformer.wte.weight": shard}}))
     with pytest.raises(ModelError):
         load(folder)
@@ -152,6 +154,8 @@ def test_an_index_that_names_no_string_is_refused(tiny_gpt2, copy, shard):
 @pytest.mark.parametrize("file", ["config.json", INDEX])
 def test_deeply_nested_json_is_refused(tiny_gpt2, copy, file):
     folder = copy(tiny_gpt2)
+    if file == INDEX:
+        (folder / "model.safetensors").unlink()
     (folder / file).write_text("[" * 200_000)
     with pytest.raises(ModelError):
         load(folder)
