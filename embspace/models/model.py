@@ -195,7 +195,8 @@ class Model:
     @property
     def _other_task(self) -> str | None:
         """The class that the checkpoint was saved from, where it predicts something but tokens."""
-        made = next(iter(getattr(self.config, "architectures", None) or ()), "")
+        named = getattr(self.config, "architectures", None)
+        made = str(named[0]) if isinstance(named, list) and named else ""
         return made if made.endswith(OTHER_TASKS) else None
 
     @property
