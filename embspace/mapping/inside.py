@@ -67,7 +67,9 @@ def _source(model: "Model") -> Part:
     before, meets = (
         spell(names, block, model.checkpoint) for names in (family.ff_norm, family.attn_norm)
     )
-    if before is None or before == meets:
+    stored = before is not None or meets is not None  # OLMo's norms have nothing to store
+    same = before == meets if stored else family.ff_norm == family.attn_norm
+    if same or (stored and before is None):
         raise _parallel(model)
     return "ff_norm"
 

@@ -13,7 +13,9 @@ from embspace.models.states import capture_all
 IDS = tuple((11 * n + 7) % 290 + 5 for n in range(9))
 PASS = [Passage(IDS, tuple(range(len(IDS))), 0)]
 SERIAL = ("gpt2", "llama", "gemma2", "olmo2", "bloom", "opt", "opt 350m", "bert", "roberta")
-PARALLEL = ("gpt-j", "phi", "cohere", "gpt-neox", "falcon multi-query")
+SERIAL += ("granite", "glm4", "albert", "modernbert", "mixtral", "falcon sequential")
+SERIAL += ("olmo", "opt without gains")  # norms without a gain to store
+PARALLEL = ("gpt-j", "phi", "cohere", "gpt-neox", "falcon multi-query", "stablelm parallel")
 
 
 def states_of(folder):
