@@ -20,6 +20,7 @@ from .model import Model
 from .tensors import Checkpoint
 
 AnyModel = TypeVar("AnyModel", bound=Model)
+ADAPTER = "adapter_config.json"
 TOKENIZER_FILES = ("tokenizer*", "vocab.*", "*.model")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -51,6 +52,7 @@ def load(
     config = read_config(folder, trust_remote_code=trust_remote_code)
     source.fetch_weights()  # gigabytes perhaps, and only of a model whose config can be read
     checkpoint = Checkpoint(folder)
+    _refuse_other_weights(folder)
     options: dict[str, Any] = {
         "dtype": _dtype(dtype),
         "device": _device(device),
@@ -102,6 +104,21 @@ def _refuse_quantised(folder: Path, raw: dict[str, Any]) -> None:
                 f"{folder} is a quantised checkpoint ({method or 'of unknown method'}): its "
                 "packed weights are not read; give the unquantised one."
             )
+
+
+def _refuse_other_weights(folder: Path) -> None:
+    """Raise ModelError where transformers would run other weights than those that are read."""
+    named = _raw_config(folder).get("transformers_weights")
+    if named is not None:
+        raise ModelError(
+            f"the config of {folder} says that its weights are in {str(named)[:80]!r} "
+            "(transformers_weights): give a folder of those alone, under their usual name."
+        )
+    if (folder / ADAPTER).is_file():
+        raise ModelError(
+            f"{folder} holds a whole model and an adapter ({ADAPTER}): which is meant cannot be "
+            "told; merge the adapter, or move it away."
+        )
 
 
 def load_tokenizer(model: Model, *, trust_remote_code: bool = False) -> Any | None:
@@ -166,7 +183,7 @@ def _unknown(name: str) -> str:
 def _raw_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     if not path.is_file():
-        if (folder / "adapter_config.json").is_file():
+        if (folder / ADAPTER).is_file():
             raise ModelError(f"{folder} is an adapter without its base model; merge it first.")
         raise ModelError(f"{folder} holds no config.json: not a transformers model folder.")
     raw = read_json_file(path)

@@ -228,11 +228,18 @@ def _open_safetensors(path: Path) -> Shard:
         file = safe_open(path, framework="pt")
     except SafetensorError as error:
         raise ModelError(f"{path.name} is not a whole safetensors file ({error}).") from error
+
+    def tensor(name: str) -> Tensor:
+        try:
+            return file.get_tensor(name)
+        except SafetensorError as error:  # of a kind of numbers that torch has not
+            raise ModelError(f"{name} in {path.name} cannot be read ({error}).") from error
+
     return Shard(
         file.keys(),
         lambda name: tuple(file.get_slice(name).get_shape()),
         lambda name: file.get_slice(name).get_dtype() in FLOAT_NAMES,
-        file.get_tensor,
+        tensor,
     )
 
 

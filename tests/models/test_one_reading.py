@@ -86,6 +86,51 @@ def test_a_norm_by_its_old_and_its_new_name_is_refused(save_model, copy, byte_to
         load(folder)
 
 
+def test_weights_that_the_config_names_elsewhere_are_refused(tiny_gpt2, copy):
+    """Of which the live model would be."""
+    folder = copy(tiny_gpt2)
+    write(changed(tiny_gpt2), folder / "other.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    named = json.dumps(config | {"transformers_weights": "other.safetensors"})
+    (folder / "config.json").write_text(named)
+    with pytest.raises(ModelError, match=r"weights are in 'other\.safetensors'"):
+        load(folder)
+
+
+def test_an_adapter_beside_a_whole_model_is_refused(tiny_llama, copy):
+    """Where peft is installed, transformers adds it to the live model."""
+    folder = copy(tiny_llama)
+    adapter = {"base_model_name_or_path": "someone/base", "peft_type": "LORA"}
+    (folder / "adapter_config.json").write_text(json.dumps(adapter))
+    with pytest.raises(ModelError, match="a whole model and an adapter"):
+        load(folder)
+
+
+@pytest.mark.parametrize("kind", ["F6_E2M3", "F4", "F8_E8M0"])
+def test_a_tensor_of_numbers_that_are_no_floats_of_torch_is_told_and_no_bug(
+    tiny_gpt2, copy, kind: str
+):
+    folder = copy(tiny_gpt2)
+    file = folder / "model.safetensors"
+    length = int.from_bytes(file.read_bytes()[:8], "little")
+    header = json.loads(file.read_bytes()[8 : 8 + length])
+    end = max(v["data_offsets"][1] for k, v in header.items() if k != "__metadata__")
+    size = {"F6_E2M3": 12, "F4": 8, "F8_E8M0": 16}[kind]
+    for name in ("extra", "transformer.h.2.attn.c_proj.weight"):
+        new = {"dtype": kind, "shape": [16], "data_offsets": [end, end + size]}
+        rest = {k: v for k, v in header.items() if k != name}
+        made = json.dumps(rest | {name: new}).encode()
+        made += b" " * (-len(made) % 8)
+        data = (tiny_gpt2 / "model.safetensors").read_bytes()[8 + length :]
+        file.write_bytes(len(made).to_bytes(8, "little") + made + data + bytes(size))
+        if name == "extra" and kind != "F6_E2M3":
+            assert load(folder).provenance["model_hash"] != load(tiny_gpt2).provenance["model_hash"]
+            continue
+        with pytest.raises(ModelError) as caught:
+            assert load(folder).provenance
+        assert "\n" not in str(caught.value)
+
+
 def test_blocks_beyond_those_of_the_config_are_said_to_be_left_out(tiny_gpt2, copy):
     folder = copy(tiny_gpt2)
     config = json.loads((folder / "config.json").read_text())
