@@ -67,7 +67,7 @@ def lens(
     Raises TextError, VocabularyError, MapsError, ModelError, EmbspaceError.
     """
     work = _Lensing(model, k, track, special, layers, inside)
-    framed = work.encoded(prompt)
+    framed = work.encoded(prompt, goes_on=bool(generate))
     needed = None if layers is None else work.mapped()
     lenses, notes = named_maps(model, maps, text, layers=needed, progress=progress, **fit_options)
     if inside and submodules is None and any(m is not None for m in lenses.values()):
@@ -126,8 +126,11 @@ class _Lensing:
         return sorted(needed or {self.model.n_layers - 1})
 
     # running -----------------------------------------------------------------------------
-    def encoded(self, prompt: str | None) -> tuple[int, ...]:
-        """Ids of the prompt as the model reads it; a prompt that does not fit is refused."""
+    def encoded(self, prompt: str | None, *, goes_on: bool) -> tuple[int, ...]:
+        """Ids of the prompt as the model reads it; a prompt that does not fit is refused.
+
+        goes_on: without a token that closes it.
+        """
         prompt = default_prompt(self.model) if prompt is None else prompt
         if not isinstance(prompt, str) or not prompt.strip():
             raise TextError("the prompt is empty: give a text.")
@@ -143,7 +146,7 @@ class _Lensing:
             )
         if not framed.n:
             raise TextError("the prompt has no token.")
-        return framed.ids
+        return framed.ids[: framed.first + framed.n] if goes_on else framed.ids
 
     def captured(self, running: Running, ids: tuple[int, ...], positions: Any) -> "_Taken":
         """One forward pass; states at the positions to show."""

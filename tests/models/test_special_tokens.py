@@ -37,6 +37,29 @@ def starting(save_model, byte_tokenizer: Any) -> Model:
     return load(save_model(config, tokenizer=fast))
 
 
+def test_a_text_that_goes_on_is_not_closed_first(save_model, byte_tokenizer):
+    """Some tokenizers put an end token behind every text: nothing sensible follows that."""
+    from tokenizers import processors
+
+    tokenizer = byte_tokenizer.backend_tokenizer
+    fast = hf.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer.from_str(tokenizer.to_str()), eos_token="</s>", bos_token="<s>"
+    )
+    ends = [("<s>", fast.bos_token_id), ("</s>", fast.eos_token_id)]
+    fast.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=ends
+    )
+    config = hf.GPT2Config(vocab_size=304, n_embd=12, n_layer=2, n_head=2, n_positions=40)
+    model = load(save_model(config, tokenizer=fast))
+    whole = tuple(fast("the cats")["input_ids"])
+    assert whole[-1] == fast.eos_token_id
+    assert lens(model, "the cats", "id").ids == whole
+    found = lens(model, "the cats", "id", generate=2)
+    assert found.ids[: len(whole) - 1] == whole[:-1]
+    first = run(model).module(torch.tensor([whole[:-1]])).logits[0, -1, : len(model.vocabulary)]
+    assert found.ids[len(whole) - 1] == int(first.argmax())
+
+
 @pytest.mark.parametrize(("text", "n"), [("hi", 0), ("<s>hi", 1)])
 def test_without_special_tokens_only_typed_ones_are_there(starting, text: str, n: int):
     start = starting.vocabulary.tokenizer.bos_token_id
