@@ -55,7 +55,7 @@ def _key(path: Path) -> str:
 
 def _recorded(folder: Path) -> dict[str, Any] | None:
     """What is said of a folder's source; None where it is not there whole, as it was written."""
-    data = read_json(folder / SOURCE)
+    data: Any = read_json(folder / SOURCE)
     try:
         sizes = {name: (folder / name).stat().st_size for name in data["sizes"]}
         whole = bool(sizes) and sizes == data["sizes"] and isinstance(data["quantisation"], str)
@@ -110,10 +110,10 @@ def _write(path: Path, folder: Path) -> None:
     try:
         with quiet(), _no_bar():
             tokenizer = AutoTokenizer.from_pretrained(**source, local_files_only=True)
-            model: Any
-            model, found = AutoModelForCausalLM.from_pretrained(
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
                 **source, local_files_only=True, dtype=torch.float32, output_loading_info=True
             )
+            model, found = loaded
     except Exception as error:
         reason = first_line(error)
         raise ModelError(

@@ -215,7 +215,8 @@ def _refuse_contradictions(model: "Model", found: dict[str, Any]) -> None:
         raise ModelError(
             f"{model.folder}: {name} is {tuple(stored)}, but its config asks for {tuple(wanted)}."
         )
-    for name in sorted(found.get("missing_keys") or ()):
+    missing: list[str] = list(found.get("missing_keys") or [])
+    for name in sorted(missing):
         if not any(part.startswith(BESIDE) for part in name.split(".")):
             raise ModelError(f"{model.folder} lacks {name}, which its config asks for.")
 
