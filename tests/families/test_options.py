@@ -32,6 +32,7 @@ from .zoo import (
     _masked,
     _of,
     _opt,
+    gemma3_with_vision,
     randomised,
 )
 
@@ -152,6 +153,7 @@ READ: dict[str, Build] = {
     "qwen2 with a window from layer 1 on": _causal(
         "Qwen2", **GROUPED, use_sliding_window=True, sliding_window=3, max_window_layers=1
     ),
+    "llama that looks both ways": _llama(is_causal=False),
     "gemma3 that looks both ways": _of(
         "Gemma3ForCausalLM", "Gemma3TextConfig", **GEMMA23, use_bidirectional_attention=True
     ),
@@ -283,6 +285,14 @@ REFUSED: dict[str, tuple[Build, str]] = {
     "albert of two layers in a group": (
         _masked("Albert", **BERT, embedding_size=20, num_hidden_groups=1, inner_group_num=2),
         "inner_group_num",
+    ),
+    "gemma3 with vision and a cap, which only its text class applies": (
+        lambda: gemma3_with_vision(final_logit_softcapping=3.0),
+        "folded final norm",
+    ),
+    "bloom whose projections are computed in slices": (
+        _causal("Bloom", **SIZES, pretraining_tp=2, slow_but_exact=True),
+        "attention output",
     ),
     "bert as a decoder": (
         _of("BertLMHeadModel", "BertConfig", **BERT, is_decoder=True),

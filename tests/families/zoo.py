@@ -56,9 +56,9 @@ GEMMA = {**OWN_HEAD, "pad_token_id": 0}
 GEMMA23 = {**GEMMA, "query_pre_attn_scalar": 7, "sliding_window": 4, "layer_types": KINDS}
 
 
-def gemma3_with_vision() -> Any:
+def gemma3_with_vision(**options: Any) -> Any:
     """Gemma 3 as published: a vision tower beside the text model."""
-    text = {**GEMMA23, "num_hidden_layers": 3}
+    text = {**GEMMA23, "num_hidden_layers": 3, **options}
     vision = {
         "hidden_size": 16,
         "num_hidden_layers": 2,
