@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import TextError
 from ...models.passages import Encoder, Passage
+from ...models.rotary import alike_up_to
 
 if TYPE_CHECKING:
     from ...models.model import Model
@@ -30,7 +31,18 @@ def read_texts(
         framed = encoder.framed(ids[-room:] if keep == "end" else ids)
         n_cut += len(ids) > room
         passages.append(Passage(framed.ids, tuple(range(len(framed.ids))), line))
+    _require_alike(model, max((len(p.ids) for p in passages), default=0))
     return passages, n_cut
+
+
+def _require_alike(model: "Model", n: int) -> None:
+    """Raise TextError for texts so long that others of their batch would be turned by them."""
+    most = alike_up_to(model.config)
+    if most is not None and n > most:
+        raise TextError(
+            f"a text of {n} tokens changes how {model.name} turns shorter ones beside it: take "
+            f"{most} tokens at most (max_tokens)."
+        )
 
 
 def longest(*models: "Model") -> int:
