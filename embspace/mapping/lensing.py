@@ -15,7 +15,7 @@ from ..models.corpus import Corpus
 from ..models.passages import Encoder, Passage
 from ..models.running import Running, run
 from ..models.states import States, capture_all
-from ..models.stepping import steps
+from ..models.stepping import ends_of, steps
 from .cached import fitted
 from .decoding import Head
 from .fitting import Progress
@@ -190,7 +190,7 @@ class _Lensing:
             )
         found: list[dict[int, Tensor]] = []
         new: list[int] = []
-        ends = _ends(self.model)
+        ends = ends_of(self.model)
         for kept, token in steps(running, ids, n, lambda x: self._greedy(x)):
             found.append(kept)
             new.append(token)
@@ -322,15 +322,6 @@ def _tracked(model: "Model", track: str | int | None) -> tuple[int, ...]:
     if track is None:
         return ()
     return tuple(model.vocabulary.token_ids(f"#{track}" if isinstance(track, int) else track))
-
-
-def _ends(model: "Model") -> set[int]:
-    """Ids that end a text."""
-    config: Any = model.config
-    found = getattr(config, "eos_token_id", None)
-    own = getattr(model.vocabulary.tokenizer, "eos_token_id", None)
-    several = found if isinstance(found, list) else [found]
-    return {i for i in (*several, own) if isinstance(i, int)}
 
 
 def _mask_token(model: "Model") -> str:
