@@ -1,6 +1,5 @@
 """Alternate blocks of a model with jumps by its maps, and measure what is left of it. [DIN] §6"""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 KS = (1, 5, 10)
 BEAM = 4
 TAKING = ("positions", "max_tokens", "special", "skip_first")
-WORST = (-1.0, -math.inf)  # what a schedule without numbers is worth in a search
 AT_MASKS = (
     "A masked model's maps are fitted at mask tokens, but a jump maps every position: blocks that "
     "run after a jump attend over states that the maps were not fitted on."
@@ -51,8 +49,8 @@ class ScheduleScore:
     name: single, rr:A,B, r2, best or full; schedule: a mark a block, # runs, . is jumped over;
     product: Π r² of its jumps (calibration rows; r² below 1e-6 as 1e-6); precision: share of rows
     whose answer is among the model's own k first, with a 95 % interval for k = 1 (bootstrap over
-    texts); surprisal: nats; calibrated: Precision@1 on the calibration rows, where it was chosen
-    by measuring there.
+    texts); surprisal: nats, None where a row has no answer; calibrated: Precision@1 on the
+    calibration rows, where it was chosen by measuring there.
     """
 
     name: str
@@ -61,7 +59,7 @@ class ScheduleScore:
     product: float
     precision: dict[int, float]
     precision_interval: tuple[float, float]
-    surprisal: float
+    surprisal: float | None
     calibrated: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -173,8 +171,8 @@ def alternate(
     }
     notes = (*half.maps.about.get("notes", ()), *half.notes, *taken["scoring"].notes(), *_few(r2))
     notes = (*notes, *(() if model.family.causal else (AT_MASKS,)))
-    scores, lost = work.scores(entries, seed)
-    notes = (*notes, *lost)
+    scores = work.scores(entries, seed)
+    notes = (*notes, *work.lost)
     return Alternation(n_layers, scores, settings, tuple(dict.fromkeys(notes)), model.provenance)
 
 
@@ -208,18 +206,26 @@ def _few(r2: R2) -> list[str]:
     return [f"{len(bad)} maps have no positive r² ({some}): in products it counts as {LEAST}."]
 
 
-def _overflowing(lost: Sequence[str]) -> list[str]:
-    """A sentence about schedules that end in no numbers."""
-    if not lost:
-        return []
-    some = ", ".join(lost[:3]) + (" …" if len(lost) > 3 else "")
-    return [
-        f"In {len(lost)} of the schedules ({some}) the states grow beyond all numbers of the run: "
-        "there are no figures."
-    ]
-
-
 Entry = tuple[str, Schedule, float | None]  # name, schedule, Precision@1 where it was chosen by it
+
+
+def _names(entries: Sequence[Entry]) -> dict[str, Schedule]:
+    """`single ##..` -> the schedule."""
+    return {f"{name} {schedule}": schedule for name, schedule, _ in entries}
+
+
+def _lost(measured: dict[str, Jumped]) -> list[str]:
+    """A sentence about schedules in which rows are lost."""
+    found = [
+        f"{name}: {one.n_lost} of {len(one.rank)}" for name, one in measured.items() if one.n_lost
+    ]
+    if not found:
+        return []
+    some = ", ".join(found[:3]) + (" …" if len(found) > 3 else "")
+    return [
+        f"In {len(found)} of the schedules the states of some rows grow beyond all numbers of the "
+        f"run ({some}): such a row counts as wrong, and Surprisal is left out."
+    ]
 
 
 def _named(
@@ -254,8 +260,9 @@ class _Alternating:
     ) -> None:
         self.work, self.taken, self.r2 = work, taken, r2
         self.batch_tokens, self.progress = batch_tokens, progress
+        self.lost: list[str] = []  # a sentence about rows without numbers
 
-    def _measure(self, schedules: Sequence[Schedule], side: str) -> list[Jumped | None]:
+    def _measure(self, schedules: Sequence[Schedule], side: str) -> list[Jumped]:
         return self.work.measure(
             schedules,
             self.taken[side],
@@ -270,32 +277,22 @@ class _Alternating:
             positive(tries, "tries")
 
         def measure(schedules: Sequence[Schedule]) -> list[tuple[float, float]]:
-            measured = self._measure(schedules, "calibration")
-            return [WORST if found is None else found.worth for found in measured]
+            return [found.worth for found in self._measure(schedules, "calibration")]
 
         n_layers = self.work.n_layers
         found = beam_search(
             measure, self.r2, n_layers, beam=beam, least=min(shown, default=0), tries=tries
         )
         wanted = sorted(shown - {n_layers})
-        return [
-            ("best", found[n][0], found[n][1][0] if found[n][1] > WORST else None) for n in wanted
-        ]
+        return [("best", found[n][0], found[n][1][0]) for n in wanted]
 
-    def scores(
-        self, entries: Sequence[Entry], seed: int
-    ) -> tuple[tuple[ScheduleScore, ...], list[str]]:
-        """Every schedule on the scoring rows, and which have no numbers.
-
-        One that has several names runs once.
-        """
+    def scores(self, entries: Sequence[Entry], seed: int) -> tuple[ScheduleScore, ...]:
+        """Every schedule on the scoring rows; one that has several names runs once."""
         different = list(dict.fromkeys(schedule for _, schedule, _ in entries))
         measured = dict(zip(different, self._measure(different, "scoring"), strict=True))
-        known = {schedule: found for schedule, found in measured.items() if found is not None}
-        draws = Bootstrap(next(iter(known.values())).lines, seed=seed)
-        scores = (self._score(*one, known[one[1]], draws) for one in entries if one[1] in known)
-        lost = [f"{name} {schedule}" for name, schedule, _ in entries if schedule not in known]
-        return tuple(scores), _overflowing(lost)
+        draws = Bootstrap(next(iter(measured.values())).lines, seed=seed)
+        self.lost = _lost({name: measured[s] for name, s in _names(entries).items()})
+        return tuple(self._score(*entry, measured[entry[1]], draws) for entry in entries)
 
     def _score(
         self,
@@ -312,6 +309,6 @@ class _Alternating:
             schedule.product(self.r2),
             {k: float((found.rank < k).double().mean()) for k in KS},
             draws.interval((found.rank == 0).double()),
-            float(found.surprisal.mean()),
+            None if found.n_lost else float(found.surprisal.mean()),
             calibrated,
         )

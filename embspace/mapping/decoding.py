@@ -69,7 +69,8 @@ class Outcome:
     """One lens at one layer, a number for each row.
 
     rank: place of its most likely token in the model's own final order, 0 the first (ties by id);
-    surprisal: −log p_model of that token, nats; kl: KL(p_model ‖ p_lens), nats.
+    surprisal: −log p_model of that token, nats; kl: KL(p_model ‖ p_lens), nats. A row whose logits
+    are no numbers names no token: its rank is V, the others are infinite.
     """
 
     rank: Int[Tensor, "n"]
@@ -116,16 +117,21 @@ def outcome_of(
 ) -> Outcome:
     """How a lens's logits compare with the model's own; log_p: log-softmax of the latter."""
     top = logits.argmax(-1, keepdim=True)
-    chosen = final.gather(1, top)
-    ids = torch.arange(final.shape[1], device=final.device)
-    before = (final > chosen) | ((final == chosen) & (ids < top))
+    lost = ~torch.isfinite(logits.gather(1, top)[:, 0])  # NaN is the largest of all
     p = log_p.exp()
     gap = (log_p - logits.log_softmax(-1)).masked_fill(p == 0, 0.0)
     return Outcome(
-        before.sum(1).cpu(),
-        -log_p.gather(1, top)[:, 0].double().cpu(),
-        (p * gap).sum(1).double().cpu(),
+        rank_of(top[:, 0], final).masked_fill(lost, final.shape[1]).cpu(),
+        -log_p.gather(1, top)[:, 0].double().masked_fill(lost, torch.inf).cpu(),
+        (p * gap).sum(1).double().masked_fill(lost, torch.inf).cpu(),
     )
+
+
+def rank_of(top: Int[Tensor, "n"], final: Float[Tensor, "n V"]) -> Int[Tensor, "n"]:
+    """Place of a token in the order of some logits, 0 the first; ties by id."""
+    chosen = final.gather(1, top[:, None])
+    ids = torch.arange(final.shape[1], device=final.device)
+    return ((final > chosen) | ((final == chosen) & (ids < top[:, None]))).sum(1)
 
 
 def identity(x: Tensor, layer: int) -> Tensor:

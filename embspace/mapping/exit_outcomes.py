@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..models.model import Model
 from ..models.states import States
-from .decoding import Head, Lens
+from .decoding import Head, Lens, rank_of
 
 
 @dataclass(frozen=True)
@@ -80,13 +80,6 @@ def gap_of(logits: Float[Tensor, "n V"]) -> Float[Tensor, "n"]:
     """p₁ − p₂ of the softmax."""
     first, second = logits.softmax(-1).topk(2, dim=-1).values.unbind(-1)
     return first - second
-
-
-def rank_of(top: Int[Tensor, "n"], final: Float[Tensor, "n V"]) -> Int[Tensor, "n"]:
-    """Place of a token in the order of some logits, 0 the first; ties by id."""
-    chosen = final.gather(1, top[:, None])
-    ids = torch.arange(final.shape[1], device=final.device)
-    return ((final > chosen) | ((final == chosen) & (ids < top[:, None]))).sum(1)
 
 
 def _outcome(logits: Tensor, final: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,8 +11,7 @@ from ..models.again import Batch, again
 from ..models.passages import Passages
 from ..models.running import Running
 from ..models.states import BATCH_TOKENS
-from .decoding import Head
-from .exit_outcomes import rank_of
+from .decoding import Head, rank_of
 from .fitting import Progress
 from .maps import Maps
 from .schedules import Schedule
@@ -20,11 +19,16 @@ from .schedules import Schedule
 
 @dataclass(frozen=True)
 class Jumped:
-    """One schedule on some rows: rank of its answer in the model's own order, its surprisal."""
+    """One schedule on some rows: rank of its answer in the model's own order, its surprisal.
+
+    n_lost: rows whose states grew beyond all numbers of the run, for a jump hands blocks what no
+    map was fitted on; they have no answer: rank V, infinite surprisal.
+    """
 
     rank: Int[Tensor, "n"]
     surprisal: Float[Tensor, "n"]
     lines: Int[Tensor, "n"]
+    n_lost: int = 0
 
     @property
     def precision(self) -> float:
@@ -53,13 +57,9 @@ class Jumping:
         batch_tokens: int = BATCH_TOKENS,
         what: str = "score",
         progress: Progress | None = None,
-    ) -> list[Jumped | None]:
-        """Every schedule on the same rows, beside the model itself; a batch of texts at a time.
-
-        None where its states grow beyond all numbers of the run: a jump hands blocks what no map
-        was fitted on, and what one enlarges the next one enlarges again.
-        """
-        parts: dict[Schedule, list[tuple[Tensor, Tensor] | None]] = {s: [] for s in schedules}
+    ) -> list[Jumped]:
+        """Every schedule on the same rows, beside the model itself; a batch of texts at a time."""
+        parts: dict[Schedule, list[tuple[Tensor, Tensor]]] = {s: [] for s in schedules}
         lines: list[Tensor] = []
         n_done, n_all = 0, taken.n_tokens * len(parts)
         for batch in again(self.running, taken.passages, batch_tokens=batch_tokens):
@@ -71,10 +71,9 @@ class Jumping:
                 n_done += states.n_tokens
                 if progress:
                     progress(what, n_done, n_all)
-            for schedule, found in self._compared(ends, states.layers[self.n_layers]).items():
-                parts[schedule].append(found)
+            self._compare(ends, states.layers[self.n_layers], parts)
         every = torch.cat(lines)
-        return [_joined(parts[schedule], every) for schedule in schedules]
+        return [self._joined(parts[schedule], every) for schedule in schedules]
 
     def _ends(
         self, batch: Batch, l: int, x: Float[Tensor, "B T d"], schedules: Sequence[Schedule]
@@ -104,23 +103,29 @@ class Jumping:
         """State l mapped to another one, or through its block (0)."""
         return self.maps.apply(x, l, to) if to else batch.block(l, x)
 
-    def _compared(
-        self, ends: dict[Schedule, Tensor], final: Float[Tensor, "n d"]
-    ) -> dict[Schedule, tuple[Tensor, Tensor] | None]:
-        """(ranks, surprisals) of each schedule's rows; the model's own logits are made once."""
-        found: dict[Schedule, list[tuple[Tensor, Tensor]]] = {
-            s: [] for s, rows in ends.items() if bool(torch.isfinite(rows).all())
-        }
+    def _compare(
+        self,
+        ends: dict[Schedule, Tensor],
+        final: Float[Tensor, "n d"],
+        parts: dict[Schedule, list[tuple[Tensor, Tensor]]],
+    ) -> None:
+        """Add (ranks, surprisals) of each schedule's rows; the model's own logits are made once."""
         with torch.no_grad():
             for part in self.head.slices(len(final)):
                 own = self.head(final[part])
                 log_p = own.log_softmax(-1)
-                for schedule, each in found.items():
-                    top = self.head(ends[schedule][part]).argmax(-1)
-                    surprisal = -log_p.gather(1, top[:, None])[:, 0]
-                    each.append((rank_of(top, own).cpu(), surprisal.double().cpu()))
-        every = {s: _in_one(each) for s, each in found.items()}
-        return {s: every.get(s) for s in ends}
+                for schedule, rows in ends.items():
+                    z = self.head(rows[part])
+                    top = z.argmax(-1)
+                    lost = ~torch.isfinite(z.gather(1, top[:, None])[:, 0])
+                    rank = rank_of(top, own).masked_fill(lost, self.head.n_tokens)
+                    surprisal = -log_p.gather(1, top[:, None])[:, 0].double()
+                    surprisal = surprisal.masked_fill(lost, torch.inf)
+                    parts[schedule].append((rank.cpu(), surprisal.cpu()))
+
+    def _joined(self, parts: Sequence[tuple[Tensor, Tensor]], lines: Tensor) -> Jumped:
+        ranks, surprisals = (torch.cat(each) for each in zip(*parts, strict=True))
+        return Jumped(ranks, surprisals, lines, int((ranks == self.head.n_tokens).sum()))
 
 
 BLOCK = 0  # where the next step is no jump: no jump leads to state 0
@@ -136,14 +141,3 @@ def _ways(schedules: Sequence[Schedule], l: int) -> dict[int, list[Schedule]]:
             to = next(left, schedule.n_layers)
         found.setdefault(to, []).append(schedule)
     return found
-
-
-def _in_one(parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    ranks, surprisals = zip(*parts, strict=True)
-    return torch.cat(ranks), torch.cat(surprisals)
-
-
-def _joined(parts: Sequence[tuple[Tensor, Tensor] | None], lines: Tensor) -> Jumped | None:
-    """All batches of a schedule; None where there are no numbers for one of them."""
-    known = [part for part in parts if part is not None]
-    return Jumped(*_in_one(known), lines) if len(known) == len(parts) else None

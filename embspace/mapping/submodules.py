@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,8 +69,10 @@ class SubmoduleScores(Result):
     def rows(self) -> list[dict[str, Any]]:
         """One row a first block and part."""
         every = {**self.parts, "blocks": self.blocks}
+        means = dict.fromkeys(name for one in self.blocks for name in one.means)
         return [
             {"replaced": name, "from_block": one.layer, "r2": self.r2.get(name, {}).get(one.layer)}
+            | means
             | one.means
             for name, each in every.items()
             for one in each
@@ -114,7 +117,6 @@ def submodules(
     work.run(taken)
     draws = work.draws(taken.settings["seed"])
     found = {part: work.scores(part, draws) for part in work.parts}
-    lost = [sentence for _, sentences in found.values() for sentence in sentences]
     blocks = work.jumps(draws)
     settings = {
         "text": corpus.source,
@@ -125,11 +127,11 @@ def submodules(
     }
     r2 = {part: _r2_of(maps, part) for part in PARTS}
     return SubmoduleScores(
-        {part: scores for part, (scores, _) in found.items() if scores},
+        found,
         blocks,
         {part: each for part, each in r2.items() if each},
         settings,
-        tuple(dict.fromkeys((*lost, *maps.about["notes"], *taken.notes()))),
+        tuple(dict.fromkeys((*work.lost(), *maps.about["notes"], *taken.notes()))),
         model.provenance,
     )
 
@@ -182,22 +184,26 @@ class _Replacing:
                 x = batch.block(l, x)
         return batch.taken(x)
 
-    def scores(self, part: Part, draws: Bootstrap) -> tuple[tuple[LayerScore, ...], list[str]]:
-        """One score for each first block; a sentence for each that ends in no numbers.
+    def scores(self, part: Part, draws: Bootstrap) -> tuple[LayerScore, ...]:
+        """One score for each first block."""
+        return tuple(self._score(torch.cat(self.finals[part, l]), l, draws) for l in self.first)
+
+    def lost(self) -> list[str]:
+        """A sentence for each part and first block after which some rows are no numbers.
 
         Maps see inputs that none was fitted on, and what one enlarges the next one enlarges again.
         """
-        found, lost = [], []
-        for l in self.first:
-            final = torch.cat(self.finals[part, l])
-            if bool(torch.isfinite(final).all()):
-                found.append(self._score(final, l, draws))
-            else:
-                lost.append(
-                    f"With {WORDS[part]} linear from block {l} on, the states grow beyond all "
-                    "numbers of the run: there are no figures."
+        found = []
+        for (part, l), finals in self.finals.items():
+            finite = torch.isfinite(torch.cat(finals)).all(1)
+            n = int((~finite).sum())
+            if n:
+                found.append(
+                    f"With {WORDS[part]} linear from block {l} on, the states of {n} of "
+                    f"{len(finite)} rows grow beyond all numbers of the run: they count as wrong, "
+                    "and there is no Surprisal and no KL."
                 )
-        return tuple(found), lost
+        return found
 
     def jumps(self, draws: Bootstrap) -> tuple[LayerScore, ...]:
         """The same for one map from state l to the last one."""
@@ -218,7 +224,13 @@ class _Replacing:
             layers = {-1: mine, L: true.layers[L]}
             comparison.add(States(true.lines, true.positions, true.tokens, layers))
             n += len(true)
-        return layer_score(comparison.outcome("changed", -1), layer, draws)
+        return _known(layer_score(comparison.outcome("changed", -1), layer, draws))
+
+
+def _known(score: LayerScore) -> LayerScore:
+    """The same without means that are no numbers."""
+    means = {name: value for name, value in score.means.items() if isfinite(value)}
+    return replace(score, means=means, intervals={name: score.intervals[name] for name in means})
 
 
 @contextmanager

@@ -14,8 +14,7 @@ import torch
 import embspace
 from embspace.mapping.alternating import r2_of_maps
 from embspace.mapping.cached import fitted
-from embspace.mapping.decoding import Head
-from embspace.mapping.exit_outcomes import rank_of
+from embspace.mapping.decoding import Head, rank_of
 from embspace.mapping.jumping import Jumping
 from embspace.mapping.schedules import Schedule, best_product, round_robins, single_jump
 from embspace.models.corpus import default_corpus, read_corpus

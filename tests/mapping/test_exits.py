@@ -9,7 +9,8 @@ from transformers import GPT2Config
 import embspace
 from embspace.errors import EmbspaceError, TextError
 from embspace.mapping import exits as exits_module
-from embspace.mapping.exit_outcomes import Outcomes, gap_of, rank_of
+from embspace.mapping.decoding import rank_of
+from embspace.mapping.exit_outcomes import Outcomes, gap_of
 from embspace.mapping.exit_planner import LEAST, Planner, Way, candidates, front
 from embspace.mapping.exit_rules import (
     NEVER,

@@ -1,5 +1,7 @@
 """Sub-modules made linear from a block on: against passes written out, and what cannot be said."""
 
+import json
+
 import pytest
 import torch
 from transformers import AlbertConfig, PreTrainedTokenizerFast
@@ -118,18 +120,29 @@ def test_layers_that_share_a_module_are_each_replaced_by_their_own_map(
     assert (found[order] - expected.layers[3]).abs().max() < 1e-4
 
 
-def test_linear_parts_whose_states_overflow_have_no_figures_and_are_named(
-    tiny_gpt2, corpus, monkeypatch
-):
+def test_rows_whose_states_overflow_count_as_wrong_and_are_counted(tiny_gpt2, corpus, monkeypatch):
     model = embspace.load(str(tiny_gpt2))
     apply = Maps.apply
 
     def growing(self, x, source, target=None):
-        huge = 1e38 if str(source) == "1.ff.in" else 1.0
-        return apply(self, x, source, target) * huge * huge
+        """The first sequences of a batch alone leave all numbers behind."""
+        y = apply(self, x, source, target)
+        if str(source) == "1.ff.in":
+            y[:2] = torch.inf
+        return y
 
+    before = embspace.submodules(model, corpus, layers=[1, 2], rows=8)
     monkeypatch.setattr(Maps, "apply", growing)
     found = embspace.submodules(model, corpus, layers=[1, 2], rows=8)
-    assert [one.layer for one in found.parts["ff"]] == [2]
-    assert [one.layer for one in found.parts["attn"]] == [1, 2]
-    assert any("feed-forward layers linear from block 1 on" in note for note in found.notes)
+    lost, kept = found.parts["ff"]
+    assert kept == before.parts["ff"][1] and found.parts["attn"] == before.parts["attn"]
+    assert set(lost.means) == {f"precision@{k}" for k in (1, 5, 10)} == set(lost.intervals)
+    was = before.parts["ff"][0].means
+    assert all(
+        was[name] - 2 / 8 <= lost.means[name] <= min(was[name], 6 / 8) for name in lost.means
+    )
+    assert [note for note in found.notes if "2 of 8 rows" in note and "block 1 on" in note]
+    assert sum("grow beyond" in note for note in found.notes) == 1
+    cells = [row for row in found.rows() if row["replaced"] == "ff" and row["from_block"] == 1]
+    assert cells[0]["kl"] is None and cells[0].keys() == found.rows()[-1].keys()
+    assert "2 of 8 rows" in " ".join(str(found).split()) and json.loads(found.to_json())

@@ -135,7 +135,11 @@ def _part(title: str, name: str, scores: tuple[LayerScore, ...], result: Submodu
     kept = [f"precision@{k}" for k in (KS[0], KS[-1])] + ["surprisal", "kl"]
     columns += [Column(NAMES[m], "number", digits=3) for m in kept]
     rows = tuple(
-        (one.layer, *((of_maps.get(one.layer),) if of_maps else ()), *(one.means[m] for m in kept))
+        (
+            one.layer,
+            *((of_maps.get(one.layer),) if of_maps else ()),
+            *(one.means.get(m) for m in kept),
+        )
         for one in scores
     )
     return View(tuple(columns), rows, title)
