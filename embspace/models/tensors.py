@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
@@ -23,7 +22,6 @@ SAFETENSORS_INDEX, BIN_INDEX = f"{SAFETENSORS}.index.json", f"{BIN}.index.json"
 # transformers' own order: where a folder holds several, the live model is of the same files
 PREFERRED = (SAFETENSORS, SAFETENSORS_INDEX, BIN, BIN_INDEX)
 PAGES, PAGE = 16, 4096
-WORDS = 1 << 14  # of 8 bytes, summed at a time
 LONGEST_NAME = 255  # bytes of a file name
 
 
@@ -119,7 +117,8 @@ class Checkpoint:
         for name in sorted(self._where):
             shard, stored = self._where[name]
             tensor = self._shard(shard).tensor(stored)
-            digest.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|{_sum(tensor)}".encode())
+            digest.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}".encode())
+            digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
         return digest.hexdigest()[:16]
 
     @cached_property
@@ -295,20 +294,6 @@ def _pages(tensor: Tensor) -> bytes:
         return flat.numpy().tobytes()
     starts = torch.linspace(0, flat.numel() - PAGE, PAGES).long().tolist()
     return b"".join(flat[start : start + PAGE].numpy().tobytes() for start in starts)
-
-
-def _sum(tensor: Tensor) -> int:
-    """A checksum of all bytes by place, modulo 2⁶⁴: no change of one word leaves it as it was."""
-    if not tensor.numel():
-        return 0
-    data = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
-    words, rest = data[: len(data) // 8 * 8].view(np.int64), data[len(data) // 8 * 8 :]
-    odd = np.arange(WORDS, dtype=np.int64) * (2 * 0x9E3779B1) + 1
-    total = int.from_bytes(rest.tobytes(), "little")
-    for start in range(0, len(words), WORDS):
-        part = words[start : start + WORDS]
-        total = (total * 0x100000001B3 + int(np.dot(part, odd[: len(part)]))) % (1 << 64)
-    return total
 
 
 def _what_is_there(folder: Path) -> str:
