@@ -171,6 +171,11 @@ class HeadCircuit:
         """The strongest sources of one target token (all its one-token spellings), exactly."""
         return self._of(token, k, swapped=True, **options)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The model's sentences that concern this circuit."""
+        return circuit_notes(self.model, [self.circuit], self.distance)
+
     @cached_property
     def rms(self) -> float:
         """Root mean square of all V × V scores."""
@@ -234,8 +239,18 @@ class HeadCircuit:
             | {"filters": list(filters)}
             | settings,
             self.model.provenance,
-            self.model.notes,
+            self.notes,
         )
+
+
+def circuit_notes(
+    model: "Model", circuits: Sequence[str], distance: int | None = None
+) -> tuple[str, ...]:
+    """A model's sentences that concern some circuits, W_QK at the distance it is read at."""
+    if "qk" not in circuits:
+        return tuple(note for note in model.notes if "W_QK" not in note)
+    at = f"at relative distance {distance or 0}"
+    return tuple(note.replace("at relative distance 0", at) for note in model.notes)
 
 
 def root_mean_squares(circuits: Sequence[HeadCircuit]) -> list[float]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from ..projection.circuits import SIDES
+from ..projection.circuits import SIDES, circuit_notes
 from ..projection.related import RelatedPairs
 from .style import padded, words
 from .tables import GAP, shares
@@ -57,8 +57,7 @@ def heading_of_pairs(
     read = [f"{circuit}: {' → '.join(SIDES[circuit])}" for circuit in circuits]
     end = "smallest scores" if settings.get("smallest") else "largest scores"
     about = joined(*read, end, settings_line(settings))
-    at_zero = "qk" in circuits and settings.get("distance") is None
-    notes = model.notes if at_zero else _notes(model)
+    notes = circuit_notes(model, circuits, settings.get("distance"))
     notes += (shown(grades.note()),) if grades else ()
     where = PAIRS_GRADED if grades else PAIRS
     return Heading(joined(model_name(model.provenance), f"{n_heads} heads"), (about, *notes), where)

@@ -107,8 +107,7 @@ def extreme(result: CircuitPairs) -> str:
 
 def notes(result: CircuitPairs) -> tuple[str, ...]:
     """The model's sentences that concern this circuit, and where the weights are from."""
-    at_zero = result.circuit == "qk" and result.settings.get("distance") is None
-    return tuple(n for n in result.notes if at_zero or "W_QK" not in n) + origin(result.provenance)
+    return result.notes + origin(result.provenance)
 
 
 @sheet.register

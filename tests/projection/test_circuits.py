@@ -148,3 +148,15 @@ def test_double_precision_is_offered_and_agrees(tiny_gpt2, model):
         [p.score for p in single.pairs], rel=1e-5
     )
     assert double.provenance["dtype"] == "float64"
+
+
+def test_a_circuit_says_the_distance_it_is_read_at(tiny_llama):
+    def said(circuit, **options):
+        return " ".join(
+            embspace.load(tiny_llama).heads[0, 0].circuit(circuit, **options).top_pairs(1).notes
+        )
+
+    assert "at relative distance 0 " in said("qk")
+    assert "at relative distance 3 " in said("qk", distance=3)
+    assert "distance 0" not in said("qk", distance=3)
+    assert "distance" not in said("vo")
