@@ -32,13 +32,16 @@ def split_lines(
 ) -> Split:
     """Lines to fit and to score.
 
-    Both given: as they are. One given: the other is the rest, without texts that are in it too.
+    Both given: as they are. One given: the other is the rest, without texts that are in it too
+    (nothing, where the lines to fit are given and `share` is 0).
     None given: all different lines in an order drawn by `seed`, the last `share` of them to score.
     Raises TextError where a line is on both sides, does not exist, or nothing is left.
     """
     given = {name: _numbers(lines, corpus) for name, lines in (("fit", fit), ("score", score))}
     if given["fit"] is not None and given["score"] is not None:
         return _both(corpus, given["fit"], given["score"])
+    if given["fit"] is not None and share == 0:
+        return Split(given["fit"], ())
     if given["fit"] is not None:
         return Split(given["fit"], *_rest(corpus, given["fit"]))
     if given["score"] is not None:

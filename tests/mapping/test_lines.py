@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import embspace
 from embspace.errors import EmbspaceError, TextError
 from embspace.mapping.lines import line_range, split_lines
 from embspace.models.corpus import Corpus
@@ -83,3 +84,19 @@ def test_ranges_of_lines_count_from_0_and_leave_out_the_end():
     for wrong in ("", "3", "4:2", "-1:2", "2:2", "a:b", "2:7", "1:2:3", None):
         with pytest.raises(TextError):
             line_range(wrong, corpus)
+
+
+def test_a_share_of_0_beside_lines_to_fit_scores_none(tiny_gpt2):
+    corpus = Corpus(tuple(f"text {n}" for n in range(9)), "x")
+    assert split_lines(corpus, fit=[3, 1], share=0.0) == split_lines(corpus, fit=[3, 1], share=0)
+    assert split_lines(corpus, fit=[3, 1], share=0.0).score == ()
+    read = {}
+    maps = embspace.fit(
+        embspace.load(tiny_gpt2),
+        corpus,
+        lines=[3, 1],
+        held_out=0.0,
+        progress=lambda what, done, total: read.update({what: total}),
+    )
+    assert set(read) == {"fit"} and maps.about["rows_scored"] == 0
+    assert all(pair.r2 is None for pair in maps.pairs)
