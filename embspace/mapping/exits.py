@@ -155,8 +155,9 @@ def exits(
     """Blocks run against Precision@k when predictions leave early, through maps and the identity.
 
     Fixed: every row leaves after l blocks. Confidence: a row leaves after the first block l ≥ 1
-    whose decoded prediction has p₁ − p₂ > 0.9 λ + 0.1 exp(−τ t / N), τ = 4, t its position, N the
-    mean length of the calibration rows (t and N count from the first token that the model reads).
+    whose decoded prediction has p₁ − p₂ > 0.9 λ + 0.1 exp(−τ t / N), τ = 4, t its position from 0,
+    N the mean of t + 1 over the calibration rows, as in the paper's code: the mean length of what
+    a causal model reads (a masked model reads on after t).
     The λ and the number of blocks for the `target` share of unchanged answers are chosen on half of
     the held-out lines, all figures are of the other half. layers: exits allowed there only;
     rows: at most so many lines in each half. options: positions, max_tokens, special, skip_first.

@@ -33,7 +33,7 @@ def _(result: Exits) -> Sheet:
     about = joined(
         f"{settings['rows']} rows scored, {settings['rows_calibration']} to calibrate",
         f"text {shown(str(settings['text']))}",
-        f"L = {result.n_layers} blocks, N = {settings['mean_length']:.1f} tokens in a mean text",
+        f"L = {result.n_layers} blocks, N = {settings['mean_length']:.1f}, the mean of t + 1",
         f"a look costs {settings['check_cost']:.1f} blocks",
     )
     names = list(dict.fromkeys(point.map for point in result.points))
