@@ -66,5 +66,5 @@ def _measure(
         pass
     result = measuring.result()
     finish(output, result, plot)
-    if not remember(result):
+    if not remember(model, result):
         say("note: the grades could not be kept in the cache, so `embspace heads` won't show them")

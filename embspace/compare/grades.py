@@ -1,4 +1,4 @@
-"""Grades of a model's heads as last measured, kept in the user's cache by its weights' hash."""
+"""Grades of a model's heads as last measured, kept in the user's cache by what decides them."""
 
 import json
 from dataclasses import dataclass
@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..cache import cache_folder, read_json, write_atomically
 from ..errors import EmbspaceError
+from ..models.conduct import model_key
 from ..notation import Circuit, Norm
 from .trust import GRADES, Grade, Trust
 
 if TYPE_CHECKING:
     from ..models.model import Model
 
-VERSION = 1  # of the rule and of the file
+VERSION = 2  # of the rule and of the file
 
 
 @dataclass(frozen=True)
@@ -37,16 +38,16 @@ class Grades:
         )
 
 
-def remember(result: Trust) -> bool:
-    """Keep the grades of a result; False where the cache cannot be written."""
+def remember(model: "Model", result: Trust) -> bool:
+    """Keep the grades of a model; False where the cache cannot be written."""
     settings = result.settings
     data = {
         "version": VERSION,
-        "model_hash": result.provenance["model_hash"],
+        "model": model_key(model),
         **{name: settings[name] for name in ("norm", "text", "text_hash", "n_texts")},
         "grades": [[h.layer, h.head, h.circuit, h.grade] for h in result.heads],
     }
-    path = _path(result.provenance["model_hash"], settings["norm"])
+    path = _path(model_key(model), settings["norm"])
     try:
         write_atomically(path, json.dumps(data) + "\n", make_folder=True)
     except EmbspaceError:
@@ -55,11 +56,11 @@ def remember(result: Trust) -> bool:
 
 
 def recall(model: "Model", norm: Norm = "raw") -> Grades | None:
-    """The grades last measured for these weights; None where there are none, or a damaged file."""
-    key = model.checkpoint.fingerprint
+    """The grades last measured for this model; None where there are none, or a damaged file."""
+    key = model_key(model)
     data: Any = read_json(_path(key, norm))
     try:
-        if data["version"] != VERSION or (data["model_hash"], data["norm"]) != (key, norm):
+        if data["version"] != VERSION or (data["model"], data["norm"]) != (key, norm):
             return None
         grades = {(x, h, c): grade for x, h, c, grade in data["grades"]}
         found = Grades(grades, str(data["text"]), str(data["text_hash"]), int(data["n_texts"]))
@@ -68,5 +69,5 @@ def recall(model: "Model", norm: Norm = "raw") -> Grades | None:
     return found if set(grades.values()) <= set(GRADES) else None
 
 
-def _path(model_hash: str, norm: str) -> Path:
-    return cache_folder("trust") / f"{model_hash}-{norm}.json"
+def _path(key: str, norm: str) -> Path:
+    return cache_folder("trust") / f"{key}-{norm}.json"

@@ -3,7 +3,10 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .model import Model
 
 SMALL = ("*.json", "*.txt", "*.model")  # config, tokenizer and its tables
 # What a config says that changes no state of a text: names, training, generation, storage.
@@ -61,3 +64,8 @@ def beside(folder: Path) -> str:
             digest.update(f"|{file.name}|".encode())
             digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def model_key(model: "Model") -> str:
+    """What is measured of a model is valid for: its weights, and the small files beside them."""
+    return f"{model.checkpoint.fingerprint}-{beside(model.folder)}"

@@ -1,6 +1,8 @@
 """Agreement of readings and doings against transformers and scipy; a model that is as it reads."""
 
+import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -172,13 +174,18 @@ def test_grades_are_kept_for_these_weights_and_norms_only(
     model = embspace.load(as_it_reads)
     assert recall(model) is None
     result = trust(model, read_corpus(TEXTS))
-    assert remember(result)
+    assert remember(model, result)
     kept = recall(model)
     assert kept is not None and kept.text_hash == read_corpus(TEXTS).digest
     assert all(kept.of(h.layer, h.head, h.circuit) == h.grade for h in result.heads)
     assert kept.of(9, 9, "vo") is None
     assert recall(model, "folded") is None
     assert recall(embspace.load(tiny_gpt2)) is None
+    folder = Path(shutil.copytree(as_it_reads, tmp_path / "model"))
+    assert recall(embspace.load(folder)) == kept
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"layer_norm_epsilon": 0.1}))
+    assert recall(embspace.load(folder)) is None
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"version": 1}', '{"version": 99}'])
@@ -186,8 +193,8 @@ def test_damaged_grades_are_none(as_it_reads, damage):
     from embspace.cache import cache_folder
 
     model = embspace.load(as_it_reads)
-    remember(trust(model, read_corpus(TEXTS)))
-    (file,) = cache_folder("trust").glob(f"{model.checkpoint.fingerprint}-raw.json")
+    remember(model, trust(model, read_corpus(TEXTS)))
+    (file,) = cache_folder("trust").glob(f"{model.checkpoint.fingerprint}-*-raw.json")
     file.write_text(damage)
     assert recall(model) is None
     file.unlink()

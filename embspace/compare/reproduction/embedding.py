@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...mapping.fitting import Progress
+from ...models.conduct import model_key
 from ...models.corpus import Corpus
 from ...projection.inverse import KEPT, InverseCheck, inverse_check
 from ...projection.similar import pair_similarity
@@ -99,7 +100,7 @@ def _named(value: Any) -> Any:
     if isinstance(value, Corpus):
         return value.digest
     if hasattr(value, "provenance"):
-        return [value.provenance["model_hash"], str(value.dtype)]
+        return [model_key(value), str(value.dtype)]
     return value
 
 

@@ -9,6 +9,7 @@ from ...mapping.fitting import Progress
 from ...mapping.scoring import Scores, score
 from ...mapping.submodules import submodules
 from ...mapping.transfer import Transfer, transfer
+from ...models.conduct import model_key
 from ...models.corpus import Corpus
 from .steps import Step
 
@@ -30,7 +31,7 @@ def jump_steps(
 
     def step(name: str, title: str, place: str, work: Any, **more: Any) -> Step:
         decided = {
-            "model": model.provenance["model_hash"],
+            "model": model_key(model),
             "dtype": str(model.dtype),
             "text": first.digest,
             "seed": seed,
