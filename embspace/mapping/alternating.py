@@ -1,7 +1,7 @@
 """Alternate blocks of a model with jumps by its maps, and measure what is left of it. [DIN] §6"""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +9,8 @@ from ..checking import indices, positive
 from ..errors import MapsError
 from ..models.corpus import Corpus, default_corpus, read_corpus
 from ..models.passages import Passages, passages
-from ..models.running import run
-from ..models.states import BATCH_TOKENS
+from ..models.running import Running, run
+from ..models.states import BATCH_TOKENS, capture
 from ..results import Result
 from .beam import beam_search
 from .fitting import RUN_DTYPES, Progress
@@ -29,6 +29,8 @@ from .schedules import (
     round_robins,
     single_jump,
 )
+from .scoring import plan_of, r2_of_pairs
+from .sums import Sums
 
 if TYPE_CHECKING:
     from ..models.model import Model
@@ -134,8 +136,9 @@ def alternate(
     with the highest Precision@1 on calibration rows are kept; `tries`: at most so many schedules
     measured at each number of blocks, those with the largest product of r² first).
     budgets: numbers of blocks run that single, r2 and best are shown at (default all). Maps of all
-    pairs are needed; None fits them. Calibration (r², beam) and scoring lines are apart, both of
-    at most `rows` lines. options: positions, max_tokens, special, skip_first. [DIN] §6
+    pairs are needed; None fits them, given ones get their r² anew on calibration rows. Calibration
+    (r², beam) and scoring lines are apart, both of at most `rows` lines. options: positions,
+    max_tokens, special, skip_first. [DIN] §6
     Raises TextError, MapsError, ModelError, EmbspaceError.
     """
     n_layers = model.n_layers
@@ -153,6 +156,8 @@ def alternate(
         for side, chosen in sides.items()
     }
     running = run(model, dtype=RUN_DTYPES[run_dtype], attention="fast")
+    if maps is not None:  # their own r² may be of rows that are scored here
+        r2 = calibrated(running, half.maps, taken["calibration"], batch_tokens)
     work = _Alternating(Jumping(running, half.maps), taken, r2, batch_tokens, progress)
     entries = _named(names, r2, shown, n_layers)
     if "best" in names:
@@ -195,6 +200,19 @@ def r2_of_maps(maps: Maps, n_layers: int) -> dict[tuple[int, int], float]:
                     "none: fit pairs all, with held-out lines."
                 )
     return {pair: r2 for pair, r2 in found.items() if r2 is not None}
+
+
+def calibrated(
+    running: Running, maps: Maps, taken: Passages, batch_tokens: int = BATCH_TOKENS
+) -> dict[tuple[int, int], float]:
+    """r² of every pair of layers on some rows; −1 where they tell none."""
+    layers = [p for p in maps.pairs if p.source.isdecimal() and p.target.isdecimal()]
+    of_layers = replace(maps, pairs=tuple(layers))
+    sums = Sums(plan_of(of_layers), running.model.d, device=running.model.device)
+    for states in capture(running, taken.passages, batch_tokens=batch_tokens):
+        sums.add({str(l): x for l, x in states.layers.items()})
+    found = {tuple(map(int, n.split("-"))): r2 for n, r2 in r2_of_pairs(of_layers, sums)[0].items()}
+    return {(l, to): -1.0 if r2 is None else r2 for (l, to), r2 in found.items()}
 
 
 def _few(r2: R2) -> list[str]:

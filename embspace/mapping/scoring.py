@@ -189,7 +189,7 @@ class _Scoring:
     ) -> None:
         self.model, self.maps = model, maps
         final = model.n_layers
-        self.sums = Sums(_plan_of(maps), model.d, device=model.device) if need_r2 else None
+        self.sums = Sums(plan_of(maps), model.d, device=model.device) if need_r2 else None
         every = [l for l in range(final) if (l, final) in maps]
         asked = every if layers is None else indices(layers, final + 1, "layer")
         without = [l for l in asked if l not in every and l != final]
@@ -244,23 +244,7 @@ class _Scoring:
         if self.sums is None:
             found = {f"{p.source}-{p.target}": p for p in self.maps.pairs}
             return {n: p.r2 for n, p in found.items()}, {n: p.r2_id for n, p in found.items()}
-        of_maps, of_id = {}, {}
-        for source, targets in self.sums.plan.targets.items():
-            A = torch.cat([self.maps[source, t].double() for t in targets], 1)
-            b = self._intercepts(source, targets)
-            solution = Solution(targets, A.to(self.sums.device), b, 0, 0.0, None)
-            for target, each in r2_of(self.sums, source, solution).items():
-                of_maps[f"{source}-{target}"] = _number(each.mean)
-            for target, each in r2_of_identity(self.sums, source).items():
-                of_id[f"{source}-{target}"] = _number(each.mean)
-        return of_maps, of_id
-
-    def _intercepts(self, source: str, targets: tuple[str, ...]) -> torch.Tensor | None:
-        names = [f"b.{source}-{t}" for t in targets]
-        if names[0] not in self.maps.tensors:
-            return None
-        found = torch.cat([self.maps.tensors[name].double() for name in names])
-        return found.to(self.model.device)
+        return r2_of_pairs(self.maps, self.sums)
 
     def _layer_scores(self, seed: int) -> dict[str, tuple[LayerScore, ...]]:
         if self.comparison is None:
@@ -284,7 +268,29 @@ def layer_score(outcome: Outcome, layer: int, bootstrap: Bootstrap) -> LayerScor
     return LayerScore(layer, means, {n: bootstrap.interval(v) for n, v in values.items()})
 
 
-def _plan_of(maps: Maps) -> Plan:
+def r2_of_pairs(maps: Maps, sums: Sums) -> tuple[dict[str, float | None], dict[str, float | None]]:
+    """r² of given maps, and of the identity, on the rows summed: {"0-30": r²}."""
+    of_maps, of_id = {}, {}
+    for source, targets in sums.plan.targets.items():
+        A = torch.cat([maps[source, t].double() for t in targets], 1)
+        b = _intercepts(maps, source, targets)
+        b = None if b is None else b.to(sums.device)
+        solution = Solution(targets, A.to(sums.device), b, 0, 0.0, None)
+        for target, each in r2_of(sums, source, solution).items():
+            of_maps[f"{source}-{target}"] = _number(each.mean)
+        for target, each in r2_of_identity(sums, source).items():
+            of_id[f"{source}-{target}"] = _number(each.mean)
+    return of_maps, of_id
+
+
+def _intercepts(maps: Maps, source: str, targets: tuple[str, ...]) -> torch.Tensor | None:
+    names = [f"b.{source}-{t}" for t in targets]
+    if names[0] not in maps.tensors:
+        return None
+    return torch.cat([maps.tensors[name].double() for name in names])
+
+
+def plan_of(maps: Maps) -> Plan:
     """The pairs of given maps, layers in order."""
     targets: dict[str, tuple[str, ...]] = {}
     for pair in sorted(maps.pairs, key=lambda p: (int(p.source), int(p.target))):

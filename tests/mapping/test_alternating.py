@@ -28,6 +28,7 @@ from embspace.mapping.schedules import (
 from embspace.models import replay
 from embspace.models.passages import passages
 from embspace.models.running import run
+from embspace.models.states import capture_all
 
 
 def random_r2(n_layers, seed, low=-0.5):
@@ -234,6 +235,20 @@ def test_the_search_is_scored_on_other_text_than_it_was_made_on(model, maps, cor
     assert not set(half.scoring) & set(half.calibration)
 
 
+def test_given_maps_have_their_r2_of_calibration_rows_alone(model, maps, corpus):
+    from sklearn.metrics import r2_score
+
+    found = alternate(model, maps, corpus, schedules="single")
+    half = halves(model, corpus, maps)
+    taken = passages(model, corpus, lines=half.calibration)
+    states = capture_all(run(model), taken.passages).layers
+    L = model.n_layers
+    for score in found.scores[1:]:
+        x, A = states[score.n_run].double(), maps[score.n_run, L].double()
+        r2 = r2_score(states[L].numpy(), (x @ A).numpy())
+        assert score.product == pytest.approx(max(r2, LEAST), rel=1e-4)
+
+
 def test_budgets_and_names_choose_what_is_shown(model, maps, corpus):
     found = alternate(model, maps, corpus, schedules=["r2", "rr:1,1"] if model.n_layers == 2
                       else ["r2", "rr:2,1"], budgets=[1], rows=8)  # fmt: skip
@@ -257,9 +272,8 @@ def test_jumps_need_all_pairs_with_their_r2(model, corpus):
     with pytest.raises(MapsError, match="all pairs"):
         alternate(model, fit(model, corpus, lines=range(60), pairs="final"), corpus)
     unscored = fit(model, corpus, pairs="all", lines=range(60), held_out=0.0)
-    if unscored.pairs[0].r2 is None:
-        with pytest.raises(MapsError, match="held-out"):
-            alternate(model, unscored, corpus)
+    with pytest.raises(MapsError, match="held-out"):
+        alternate(model, unscored, corpus)
 
 
 @pytest.mark.parametrize(
