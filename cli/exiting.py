@@ -25,11 +25,11 @@ def leave_early(
     **how: Any,
 ) -> None:
     """Count early exits and draw them; or generate text with the exit that was chosen."""
-    from embspace.mapping.exits import exits
+    from embspace.mapping.exiting.exits import exits
 
     model = opening.open()
     if generate is not None:
-        from embspace.mapping.generating import require_prompts
+        from embspace.mapping.exiting.generating import require_prompts
 
         require_prompts(model, [generate], tokens)
     corpus = reading.corpus(model)
@@ -39,7 +39,7 @@ def leave_early(
     if generate is None:
         output.one(result)
     else:
-        from embspace.mapping.generating import generate as write
+        from embspace.mapping.exiting.generating import generate as write
 
         how = {"max_new_tokens": tokens, "compare_fills": True, "run_dtype": reading.run_dtype}
         output.one(write(model, found, generate, exit=result, **how))
@@ -61,8 +61,8 @@ def alternate_blocks(
     **how: Any,
 ) -> None:
     """Measure schedules, show and draw them."""
-    from embspace.mapping.alternating import alternate
-    from embspace.mapping.schedules import FAMILIES, parsed
+    from embspace.mapping.alternation.alternating import alternate
+    from embspace.mapping.alternation.schedules import FAMILIES, parsed
 
     model = opening.open()
     for name in schedules:

@@ -39,7 +39,7 @@ def look_at_prompt(
 ) -> None:
     """Grids of a prompt; files of them where asked for."""
     from embspace.cache import write_atomically
-    from embspace.mapping.lensing import TOP, lens
+    from embspace.mapping.lens.lensing import TOP, lens
 
     if how["generate"] and (how["positions"] is not None or how["inside"]):
         raise click.UsageError("--generate takes none of --positions and --inside.")

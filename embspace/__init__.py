@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from .compare.stitching.sweep import stitch as stitch
     from .compare.tuning.finetuning import finetune as finetune
     from .errors import EmbspaceError as EmbspaceError
-    from .mapping.alternating import alternate as alternate
-    from .mapping.exits import exits as exits
+    from .mapping.alternation.alternating import alternate as alternate
+    from .mapping.exiting.exits import exits as exits
+    from .mapping.exiting.generating import generate as generate
     from .mapping.fitting import fit as fit
-    from .mapping.generating import generate as generate
-    from .mapping.lensing import lens as lens
+    from .mapping.lens.lensing import lens as lens
     from .mapping.maps import Maps as Maps
     from .mapping.refine import refine as refine
     from .mapping.scoring import score as score
@@ -35,15 +35,15 @@ _WHERE = {
     "ReadableModel": "projection.reader",
     "VocabularySpace": "vocabulary",
     "align": "compare.alignment",
-    "alternate": "mapping.alternating",
+    "alternate": "mapping.alternation.alternating",
     "certify": "models.certify",
     "diff": "compare.difference.changes",
     "evidence": "compare.evidence",
-    "exits": "mapping.exits",
+    "exits": "mapping.exiting.exits",
     "finetune": "compare.tuning.finetuning",
     "fit": "mapping.fitting",
-    "generate": "mapping.generating",
-    "lens": "mapping.lensing",
+    "generate": "mapping.exiting.generating",
+    "lens": "mapping.lens.lensing",
     "load": "projection.reader",
     "refine": "mapping.refine",
     "score": "mapping.scoring",

@@ -14,9 +14,9 @@ from ..errors import MapsError, TextError
 from ..mapping.decoding import Head, identity, outcome_of, through
 from ..mapping.fitting import RUN_DTYPES, Progress
 from ..mapping.intervals import Bootstrap
+from ..mapping.lens.reading import SLICE
 from ..mapping.lines import split_lines
 from ..mapping.maps import Maps
-from ..mapping.reading import SLICE
 from ..mapping.ready import Asked, named_maps
 from ..mapping.scoring import KS, LayerScore
 from ..models.corpus import Corpus, default_corpus, mark_of, read_corpus

@@ -27,8 +27,8 @@ from ..models.states import BATCH_TOKENS, States, capture_all
 from .assemble import MOST_MARKS
 from .decoding import Head, why_no_head
 from .fitting import RUN_DTYPES, Progress
+from .lens.reading import SLICE
 from .maps import Maps
-from .reading import SLICE
 
 if TYPE_CHECKING:
     from ..models.model import Model

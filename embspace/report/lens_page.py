@@ -9,7 +9,7 @@ import json
 from html import escape
 from typing import Any
 
-from ..mapping.grid import Lens
+from ..mapping.lens.grid import Lens
 from .html import CSS, grid_table
 from .sheets.lens import token_grids
 from .view import Sheet

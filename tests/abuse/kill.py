@@ -164,7 +164,7 @@ def broken(work: Work, seconds: float, kills: int, draw: random.Random) -> dict[
 def _prepare() -> None:
     """Import what the work needs, so that little of its time is spent on that."""
     for name in (
-        *("embspace_cli.group", "embspace.mapping.lensing", "embspace.projection.reader"),
+        *("embspace_cli.group", "embspace.mapping.lens.lensing", "embspace.projection.reader"),
         *("embspace.report.reproducing", "embspace.compare.reproduction.embedding"),
     ):
         import_module(name)

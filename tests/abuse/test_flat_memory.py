@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 import embspace
-from embspace.mapping.lensing import lens
+from embspace.mapping.lens.lensing import lens
 from embspace.models.corpus import read_corpus
 from embspace.models.passages import passages
 from embspace.models.running import run

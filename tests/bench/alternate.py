@@ -12,11 +12,11 @@ import time
 import torch
 
 import embspace
-from embspace.mapping.alternating import r2_of_maps
+from embspace.mapping.alternation.alternating import r2_of_maps
+from embspace.mapping.alternation.jumping import Jumping
+from embspace.mapping.alternation.schedules import Schedule, best_product, round_robins, single_jump
 from embspace.mapping.cached import fitted
 from embspace.mapping.decoding import Head, rank_of
-from embspace.mapping.jumping import Jumping
-from embspace.mapping.schedules import Schedule, best_product, round_robins, single_jump
 from embspace.models.corpus import default_corpus, read_corpus
 from embspace.models.passages import passages
 from embspace.models.replaced import Replaced

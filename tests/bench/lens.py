@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 
 import embspace
-from embspace.mapping.lensing import default_prompt
+from embspace.mapping.lens.lensing import default_prompt
 from embspace.models import replay
 from embspace.models.passages import Encoder, Passage
 from embspace.models.running import run

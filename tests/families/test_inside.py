@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from embspace.errors import ModelError
-from embspace.mapping.inside import added, inside, parts_inside
+from embspace.mapping.lens.inside import added, inside, parts_inside
 from embspace.models.load import load
 from embspace.models.passages import Passage
 from embspace.models.running import run

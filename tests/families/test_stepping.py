@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from embspace.errors import ModelError
-from embspace.mapping.generating import require_prompts
+from embspace.mapping.exiting.generating import require_prompts
 from embspace.models import replay
 from embspace.models.load import load
 from embspace.models.passages import Passage
@@ -41,13 +41,13 @@ def test_states_of_new_tokens_are_those_of_one_pass(saved, name: str):
 @pytest.mark.parametrize("name", TURNED_ANEW)
 def test_early_exit_refuses_lengths_at_which_cached_keys_no_longer_fit(saved, monkeypatch, name):
     model = load(saved(name))
-    monkeypatch.setattr("embspace.mapping.generating._encoded", lambda *a: [tuple(START)])
+    monkeypatch.setattr("embspace.mapping.exiting.generating._encoded", lambda *a: [tuple(START)])
     assert require_prompts(model, ["a"], 3) == [tuple(START)]
     with pytest.raises(ModelError, match=r"turns its keys anew in texts of more than [89] tokens"):
         require_prompts(model, ["a"], 8)
 
 
 def test_other_rotations_have_no_such_length(saved, monkeypatch):
-    monkeypatch.setattr("embspace.mapping.generating._encoded", lambda *a: [tuple(START)])
+    monkeypatch.setattr("embspace.mapping.exiting.generating._encoded", lambda *a: [tuple(START)])
     for name in ("llama", "llama yarn", "llama linear", "gemma3", "gpt2"):
         assert torch.tensor(require_prompts(load(saved(name)), ["a"], 10_000)).shape == (1, 5)

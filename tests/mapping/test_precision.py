@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 import embspace
 from embspace.errors import EmbspaceError
-from embspace.mapping.lensing import lens
+from embspace.mapping.lens.lensing import lens
 from embspace.models.load import load
 from embspace.models.passages import Passage
 from embspace.models.running import run

@@ -9,7 +9,7 @@ import torch
 import transformers as hf
 
 from embspace.errors import TextError
-from embspace.mapping.lensing import lens
+from embspace.mapping.lens.lensing import lens
 from embspace.models.corpus import read_corpus
 from embspace.models.load import load
 from embspace.models.model import Model

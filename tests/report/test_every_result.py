@@ -60,20 +60,20 @@ def read_neuron(model: Any) -> Result:
 
 
 def exits(model: Any) -> Result:
-    from embspace.mapping.exits import exits
+    from embspace.mapping.exiting.exits import exits
 
     return exits(model, None, TEXT)
 
 
 def alternation(model: Any) -> Result:
-    from embspace.mapping.alternating import alternate
+    from embspace.mapping.alternation.alternating import alternate
 
     return alternate(model, None, TEXT)
 
 
 def generation(model: Any) -> Result:
     from embspace.mapping.cached import fitted
-    from embspace.mapping.generating import generate
+    from embspace.mapping.exiting.generating import generate
 
     return generate(model, fitted(model, TEXT)[0], "The cats", max_new_tokens=3)
 

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ...mapping.alternating import Alternation, alternate
+from ...mapping.alternation.alternating import Alternation, alternate
 from ...mapping.decoding import why_no_head
-from ...mapping.exits import Exits, exits
+from ...mapping.exiting.exits import Exits, exits
 from ...mapping.fitting import Progress
 from ...mapping.scoring import Scores, score
 from ...mapping.submodules import submodules

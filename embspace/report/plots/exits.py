@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...mapping.alternating import Alternation
-from ...mapping.exits import Exits
+from ...mapping.alternation.alternating import Alternation
+from ...mapping.exiting.exits import Exits
 from .figures import COLOURS, DASHES, MARKS, drawn
 
 if TYPE_CHECKING:

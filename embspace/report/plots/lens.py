@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...compare.lenses import METRICS, LensComparison
-from ...mapping.grid import Lens
+from ...mapping.lens.grid import Lens
 from ..sheets.lens import token_grids
 from ..view import TokenGrid, clipped, model_name
 from .figures import COLOURS, DASHES, MAP, MARKS, drawn

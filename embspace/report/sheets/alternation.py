@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ...mapping.alternating import Alternation, ScheduleScore
+from ...mapping.alternation.alternating import Alternation, ScheduleScore
 from ..view import Column, Sheet, View, joined, model_name, origin, shown
 from ..views import sheet
 from .exits import ends

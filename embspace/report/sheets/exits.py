@@ -1,7 +1,7 @@
 """How early exit looks: what is saved for a target, the curve, where rows leave, generated text."""
 
-from ...mapping.exits import ExitChoice, ExitPoint, Exits
-from ...mapping.generated import Generation
+from ...mapping.exiting.exits import ExitChoice, ExitPoint, Exits
+from ...mapping.exiting.generated import Generation
 from ..view import Column, Sheet, View, joined, model_name, origin, shown
 from ..views import sheet
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...compare.lenses import METRICS, LensComparison, LensCost
-from ...mapping.grid import Grid, Lens
+from ...mapping.lens.grid import Grid, Lens
 from ..view import Column, Sheet, TokenGrid, View, joined, model_name, origin, shown
 from ..views import sheet
 

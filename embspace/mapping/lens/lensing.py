@@ -9,25 +9,25 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..checking import indices, positive
-from ..errors import ModelError, TextError, VocabularyError
-from ..models.corpus import Corpus
-from ..models.passages import Encoder, Passage
-from ..models.running import Running, run
-from ..models.states import States, capture_all
-from ..models.stepping import ends_of, steps
-from .cached import fitted
-from .decoding import Head
-from .fitting import Progress
+from ...checking import indices, positive
+from ...errors import ModelError, TextError, VocabularyError
+from ...models.corpus import Corpus
+from ...models.passages import Encoder, Passage
+from ...models.running import Running, run
+from ...models.states import States, capture_all
+from ...models.stepping import ends_of, steps
+from ..cached import fitted
+from ..decoding import Head
+from ..fitting import Progress
+from ..maps import Maps
+from ..ready import Asked, named_maps
 from .grid import INSIDE, Grid, Lens, Place
 from .inside import inside as stream_inside
 from .inside import parts_inside, passed_on
-from .maps import Maps
 from .reading import Reading, read
-from .ready import Asked, named_maps
 
 if TYPE_CHECKING:
-    from ..models.model import Model
+    from ...models.model import Model
 
 TOP = 10
 CAPITALS = "The capital of Sweden is Stockholm, while the capital of Denmark is"

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ..checking import indices, positive, whole
-from ..errors import EmbspaceError, MapsError, ModelError
-from ..models.live_head import LiveHead
-from ..models.passages import Encoder
-from ..models.replaced import Replaced
-from ..models.rotary import alike_up_to
-from ..models.row_cache import RowCache, Slots
-from ..models.running import Running, run
-from .decoding import identity, through, why_no_head
-from .exit_rules import FIRST, TAU
+from ...checking import indices, positive, whole
+from ...errors import EmbspaceError, MapsError, ModelError
+from ...models.live_head import LiveHead
+from ...models.passages import Encoder
+from ...models.replaced import Replaced
+from ...models.rotary import alike_up_to
+from ...models.row_cache import RowCache, Slots
+from ...models.running import Running, run
+from ..decoding import identity, through, why_no_head
+from ..fitting import RUN_DTYPES
+from ..maps import Maps
 from .exits import ExitChoice, Exits
-from .fitting import RUN_DTYPES
 from .generated import Generation, Measures, Text
 from .leaving import FILLS, Fill, Leaving, Stepper
-from .maps import Maps
+from .rules import FIRST, TAU
 
 if TYPE_CHECKING:
-    from ..models.model import Model
+    from ...models.model import Model
 
 Exit = int | float | Exits | ExitChoice | None
 ROTATING = ("learned", "rotary")

@@ -8,9 +8,9 @@ import transformers as hf
 
 import embspace
 from embspace.errors import EmbspaceError, MapsError, ModelError
+from embspace.mapping.exiting.generated import Generation, Measures, Text
+from embspace.mapping.exiting.generating import generate
 from embspace.mapping.fitting import fit
-from embspace.mapping.generated import Generation, Measures, Text
-from embspace.mapping.generating import generate
 from embspace.models.running import run
 
 PROMPTS = ["cats", "her brother sings in Rome", "dogs teach"]
@@ -212,7 +212,7 @@ def test_a_batch_is_what_its_prompts_are_alone(gpt2, gpt2_maps):
 
 
 def test_blocks_after_the_exit_do_not_run(gpt2, gpt2_maps, monkeypatch):
-    from embspace.mapping import generating
+    from embspace.mapping.exiting import generating
 
     running = run(gpt2)
     calls = [0] * 3
@@ -233,8 +233,8 @@ def test_a_fixed_exit_answers_from_its_state_through_the_map(gpt2, gpt2_maps):
 
 def test_the_model_is_left_as_it_was(gpt2):
     running = run(gpt2)
-    from embspace.mapping.generating import _Generating
-    from embspace.mapping.leaving import Leaving
+    from embspace.mapping.exiting.generating import _Generating
+    from embspace.mapping.exiting.leaving import Leaving
 
     work = _Generating(running, None, [(3, 4, 5)])
     work._generate(Leaving(3, after=1), "copy", 3)

@@ -14,13 +14,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..models.live_head import LiveHead
-from ..models.replaced import Own
-from ..models.row_cache import FilledError, Slots, tensor_of
-from .decoding import Lens
-from .exit_outcomes import gap_of
-from .exit_rules import FIRST, threshold
-from .maps import Maps
+from ...models.live_head import LiveHead
+from ...models.replaced import Own
+from ...models.row_cache import FilledError, Slots, tensor_of
+from ..decoding import Lens
+from ..maps import Maps
+from .outcomes import gap_of
+from .rules import FIRST, threshold
 
 Fill = Literal["maps", "copy", "recompute"]
 FILLS: tuple[Fill, ...] = ("maps", "copy", "recompute")

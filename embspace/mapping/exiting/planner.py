@@ -7,15 +7,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .exit_outcomes import Outcomes
-from .exit_rules import (
+from ..intervals import LEVEL, Bootstrap
+from .outcomes import Outcomes
+from .rules import (
     NEVER,
     confidence_exits,
     fixed_exits,
     margins,
     ranks_at,
 )
-from .intervals import LEVEL, Bootstrap
 
 LEAST = 0.01  # a smaller λ asks for no confidence: nearly uniform predictions would pass
 N_CANDIDATES = 200

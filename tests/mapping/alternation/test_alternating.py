@@ -9,13 +9,10 @@ import torch
 
 import embspace
 from embspace.errors import EmbspaceError, MapsError
-from embspace.mapping.alternating import alternate
-from embspace.mapping.beam import beam_search
-from embspace.mapping.fitting import fit
-from embspace.mapping.halves import halves
-from embspace.mapping.jumping import Jumping
-from embspace.mapping.maps import Maps
-from embspace.mapping.schedules import (
+from embspace.mapping.alternation.alternating import alternate
+from embspace.mapping.alternation.beam import beam_search
+from embspace.mapping.alternation.jumping import Jumping
+from embspace.mapping.alternation.schedules import (
     LEAST,
     Schedule,
     best_product,
@@ -25,6 +22,9 @@ from embspace.mapping.schedules import (
     round_robins,
     single_jump,
 )
+from embspace.mapping.fitting import fit
+from embspace.mapping.halves import halves
+from embspace.mapping.maps import Maps
 from embspace.models import replay
 from embspace.models.passages import passages
 from embspace.models.running import run

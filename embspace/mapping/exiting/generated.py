@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ..results import Result
+from ...results import Result
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..checking import indices, positive
-from ..errors import MapsError
-from ..models.corpus import Corpus, default_corpus, read_corpus
-from ..models.passages import Passages, passages
-from ..models.running import Running, run
-from ..models.states import BATCH_TOKENS, capture
-from ..results import Result
+from ...checking import indices, positive
+from ...errors import MapsError
+from ...models.corpus import Corpus, default_corpus, read_corpus
+from ...models.passages import Passages, passages
+from ...models.running import Running, run
+from ...models.states import BATCH_TOKENS, capture
+from ...results import Result
+from ..fitting import RUN_DTYPES, Progress
+from ..halves import halves
+from ..intervals import Bootstrap
+from ..maps import Maps
+from ..scoring import plan_of, r2_of_pairs
+from ..sums import Sums
 from .beam import beam_search
-from .fitting import RUN_DTYPES, Progress
-from .halves import halves
-from .intervals import Bootstrap
 from .jumping import Jumped, Jumping
-from .maps import Maps
 from .schedules import (
     FAMILIES,
     LEAST,
@@ -29,11 +31,9 @@ from .schedules import (
     round_robins,
     single_jump,
 )
-from .scoring import plan_of, r2_of_pairs
-from .sums import Sums
 
 if TYPE_CHECKING:
-    from ..models.model import Model
+    from ...models.model import Model
 
 KS = (1, 5, 10)
 BEAM = 4

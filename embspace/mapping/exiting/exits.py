@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..checking import indices
-from ..errors import EmbspaceError
-from ..models.corpus import Corpus, default_corpus, read_corpus
-from ..models.passages import passages
-from ..models.running import run
-from ..models.states import BATCH_TOKENS, capture
-from ..results import Result
-from .decoding import identity, through
-from .exit_outcomes import Outcomes, Watched
-from .exit_planner import Planned, Planner, Way, front
-from .exit_rules import FIRST, LAMBDAS, TAU, histogram, margins, ranks_at
-from .fitting import RUN_DTYPES, Progress
-from .halves import halves
-from .intervals import Bootstrap
-from .maps import Maps
+from ...checking import indices
+from ...errors import EmbspaceError
+from ...models.corpus import Corpus, default_corpus, read_corpus
+from ...models.passages import passages
+from ...models.running import run
+from ...models.states import BATCH_TOKENS, capture
+from ...results import Result
+from ..decoding import identity, through
+from ..fitting import RUN_DTYPES, Progress
+from ..halves import halves
+from ..intervals import Bootstrap
+from ..maps import Maps
+from .outcomes import Outcomes, Watched
+from .planner import Planned, Planner, Way, front
+from .rules import FIRST, LAMBDAS, TAU, histogram, margins, ranks_at
 
 if TYPE_CHECKING:
-    from ..models.model import Model
+    from ...models.model import Model
 
 KS = (1, 5, 10)
 TARGET = 0.95

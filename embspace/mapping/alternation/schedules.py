@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..errors import EmbspaceError
+from ...errors import EmbspaceError
 
 LEAST = (
     1e-6  # what a jump whose r² is not positive counts as: taken only where nothing else leads on

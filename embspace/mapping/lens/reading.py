@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from .decoding import Head
+from ..decoding import Head
 
 SLICE = 1 << 23  # numbers of one vocabulary-sized tensor
 PIECE = 1 << 18  # of those that stay in a processor's own cache while they are looked at again

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from .exit_outcomes import Outcomes
+from .outcomes import Outcomes
 
 TAU = 4.0
 FIRST = 1  # a confidence exit runs one block at least, as in the official code

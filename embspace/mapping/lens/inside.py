@@ -6,15 +6,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..errors import ModelError
-from ..models import replay
-from ..models.layout import spell
-from ..models.norms import apply_norm, shift_of
-from ..models.states import Part, States
-from .maps import Maps
+from ...errors import ModelError
+from ...models import replay
+from ...models.layout import spell
+from ...models.norms import apply_norm, shift_of
+from ...models.states import Part, States
+from ..maps import Maps
 
 if TYPE_CHECKING:
-    from ..models.model import Model
+    from ...models.model import Model
 
 
 def parts_inside(model: "Model") -> tuple[Part, ...]:

@@ -7,13 +7,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..models.again import Batch, again
-from ..models.passages import Passages
-from ..models.running import Running
-from ..models.states import BATCH_TOKENS
-from .decoding import Head, rank_of
-from .fitting import Progress
-from .maps import Maps
+from ...models.again import Batch, again
+from ...models.passages import Passages
+from ...models.running import Running
+from ...models.states import BATCH_TOKENS
+from ..decoding import Head, rank_of
+from ..fitting import Progress
+from ..maps import Maps
 from .schedules import Schedule
 
 

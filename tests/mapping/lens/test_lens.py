@@ -9,8 +9,8 @@ import torch
 import embspace
 from embspace.errors import EmbspaceError, ModelError, TextError, VocabularyError
 from embspace.mapping.decoding import Head
+from embspace.mapping.lens.reading import read
 from embspace.mapping.maps import Maps, PairFit
-from embspace.mapping.reading import read
 from embspace.models import replay
 
 PROMPT = "The cats and the dogs saw Paris and London."
@@ -112,7 +112,7 @@ def test_through_maps_a_state_is_multiplied_before_the_head(tiny_gpt2):
 
 
 def test_reading_in_slices_changes_nothing(tiny_gpt2, monkeypatch):
-    from embspace.mapping import reading
+    from embspace.mapping.lens import reading
 
     model = embspace.load(str(tiny_gpt2))
     whole = embspace.lens(model, PROMPT, "id", track="#7")
@@ -281,7 +281,7 @@ import resource, torch
 torch.set_num_threads(1)
 import embspace
 from embspace.mapping.decoding import Head
-from embspace.mapping.reading import read
+from embspace.mapping.lens.reading import read
 from embspace.models.passages import Passage
 from embspace.models.running import run
 from embspace.models.states import capture_all

@@ -8,11 +8,12 @@ from transformers import GPT2Config
 
 import embspace
 from embspace.errors import EmbspaceError, TextError
-from embspace.mapping import exits as exits_module
 from embspace.mapping.decoding import rank_of
-from embspace.mapping.exit_outcomes import Outcomes, gap_of
-from embspace.mapping.exit_planner import LEAST, Planner, Way, candidates, front
-from embspace.mapping.exit_rules import (
+from embspace.mapping.exiting import exits as exits_module
+from embspace.mapping.exiting.exits import exits
+from embspace.mapping.exiting.outcomes import Outcomes, gap_of
+from embspace.mapping.exiting.planner import LEAST, Planner, Way, candidates, front
+from embspace.mapping.exiting.rules import (
     NEVER,
     confidence_exits,
     histogram,
@@ -20,7 +21,6 @@ from embspace.mapping.exit_rules import (
     ranks_at,
     threshold,
 )
-from embspace.mapping.exits import exits
 from embspace.mapping.fitting import fit
 from embspace.mapping.halves import halves
 from embspace.models import replay

@@ -7,7 +7,7 @@ from typing import Any
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..results import Result
+from ...results import Result
 
 INSIDE = ".mid"  # 3.mid: inside block 3, after its attention and before its feed-forward
 

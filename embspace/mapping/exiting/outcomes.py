@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..models.model import Model
-from ..models.states import States
-from .decoding import Head, Lens, rank_of
+from ...models.model import Model
+from ...models.states import States
+from ..decoding import Head, Lens, rank_of
 
 
 @dataclass(frozen=True)
