@@ -55,7 +55,7 @@ def main(name: str, rows: int, text: str | None) -> None:
     held_out = range(FITTED, FITTED + max(rows, 50))
     maps, _ = fitted(model, corpus, pairs="all", lines=range(FITTED), held_out=held_out)
     L = model.n_layers
-    best = best_product(r2_of_maps(maps, L), L)
+    best = best_product(r2_of_maps(maps), L)
     every = [*(single_jump(n, L) for n in range(L)), *round_robins(L).values(), *best.values()]
     schedules = list(dict.fromkeys(every))
     taken = passages(model, corpus, lines=list(held_out)[:rows])

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,15 +150,18 @@ def alternate(
     taking = {name: options[name] for name in TAKING if name in options}
     how = {"lines": lines, "rows": rows, "seed": seed, "progress": progress, "pairs": "all"}
     half = halves(model, corpus, maps, **how, **taking)
-    r2 = r2_of_maps(half.maps, n_layers)
+    require_all_pairs(half.maps)
     sides = {"calibration": half.calibration, "scoring": half.scoring}
     taken = {
         side: passages(model, corpus, lines=chosen, seed=seed, **taking)
         for side, chosen in sides.items()
     }
     running = run(model, dtype=RUN_DTYPES[run_dtype], attention="fast")
-    if maps is not None:  # their own r² may be of rows that are scored here
-        r2 = calibrated(running, half.maps, taken["calibration"], batch_tokens)
+    r2 = (
+        r2_of_maps(half.maps)
+        if maps is None
+        else calibrated(running, half.maps, taken["calibration"], batch_tokens)
+    )  # the own r² of given maps may be of rows that are scored here
     work = _Alternating(Jumping(running, half.maps), taken, r2, batch_tokens, progress)
     entries = _named(names, r2, shown, n_layers)
     if "best" in names:
@@ -185,21 +189,23 @@ def _budgets(given: Sequence[int], n_layers: int) -> set[int]:
     return set(indices(given, n_layers + 1, "number of blocks"))
 
 
-def r2_of_maps(maps: Maps, n_layers: int) -> dict[tuple[int, int], float]:
-    """Held-out r² of every pair. Raises MapsError where some pair or its r² is missing."""
-    found = {
-        (int(p.source), int(p.target)): p.r2
+def require_all_pairs(maps: Maps) -> None:
+    """Raise MapsError where some pair of layers has no map."""
+    L = maps.n_layers
+    for l, to in ((l, to) for l in range(L) for to in range(l + 1, L + 1)):
+        if (l, to) not in maps:
+            raise MapsError(
+                f"jumps need maps of all pairs, but {l} → {to} has none: fit all pairs."
+            )
+
+
+def r2_of_maps(maps: Maps) -> dict[tuple[int, int], float]:
+    """Held-out r² of every pair of layers, as recorded; −1 where none is."""
+    return {
+        (int(p.source), int(p.target)): -1.0 if p.r2 is None else p.r2
         for p in maps.pairs
         if p.source.isdecimal() and p.target.isdecimal()
     }
-    for l in range(n_layers):
-        for to in range(l + 1, n_layers + 1):
-            if found.get((l, to)) is None:
-                raise MapsError(
-                    f"jumps need maps of all pairs with their held-out r², but {l} → {to} has "
-                    "none: fit pairs all, with held-out lines."
-                )
-    return {pair: r2 for pair, r2 in found.items() if r2 is not None}
 
 
 def calibrated(

@@ -268,12 +268,22 @@ def test_masked_models_alternate_too():
     assert found.scores[0].precision[1] == 1
 
 
-def test_jumps_need_all_pairs_with_their_r2(model, corpus):
-    with pytest.raises(MapsError, match="all pairs"):
-        alternate(model, fit(model, corpus, lines=range(60), pairs="final"), corpus)
+def test_jumps_need_maps_of_all_pairs(model, corpus):
+    for short in ({"pairs": "final"}, {"pairs": "all", "keep": "final"}):
+        maps = fit(model, corpus, lines=range(60), held_out=range(60, 80), **short)
+        if model.n_layers > 1:
+            with pytest.raises(MapsError, match="all pairs"):
+                alternate(model, maps, corpus)
+
+
+def test_given_maps_need_no_r2_of_their_own(model, maps, corpus):
     unscored = fit(model, corpus, pairs="all", lines=range(60), held_out=0.0)
-    with pytest.raises(MapsError, match="held-out"):
-        alternate(model, unscored, corpus)
+    assert unscored.pairs[0].r2 is None
+    one, other = (
+        alternate(model, given, corpus, schedules=["r2"], lines=range(80, 120))
+        for given in (unscored, maps)
+    )
+    assert one.scores == other.scores
 
 
 @pytest.mark.parametrize(
