@@ -191,7 +191,6 @@ def _budgets(given: Sequence[int], n_layers: int) -> set[int]:
 
 def require_all_pairs(maps: Maps) -> None:
     """Raise MapsError where some pair of layers has no map."""
-    L = maps.n_layers
     for l, to in combinations(range(maps.n_layers + 1), 2):
         if (l, to) not in maps:
             raise MapsError(f"jumps need maps of all pairs, but {l} → {to} has none: fit them all.")
