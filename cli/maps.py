@@ -9,16 +9,18 @@ from .terminal import say
 
 @click.command("maps", context_settings=o.CONTEXT, short_help="Fitted maps in the cache.")
 @click.argument("files", nargs=-1, metavar="[FILE]…")
-@click.option("--prune", is_flag=True, help="Delete them: all, or the named ones.")
+@click.option("--prune", is_flag=True, help="Delete those of the cache: all, or the named ones.")
 @o.output_options
 @o.debug_option
 def command(output: Output, files: tuple[str, ...], prune: bool) -> None:
     """The maps that commands fitted on the spot and keep in the cache, newest first.
 
-    A FILE is named as listed, or by how its name begins.
+    With FILE: what a file of maps holds. To be deleted, one is named as listed, or by how its name
+    begins.
 
     \b
         embspace maps
+        embspace maps my.maps
         embspace maps --prune
     """
     from embspace.mapping.cached import forget, named, remembered
@@ -26,7 +28,10 @@ def command(output: Output, files: tuple[str, ...], prune: bool) -> None:
     from embspace.report.inventory import size
 
     if files and not prune:
-        raise click.UsageError("files are named to be deleted: give --prune too.")
+        from embspace.mapping.maps import Maps
+
+        output.several("maps", [Maps.load(path) for path in files])
+        return
     if prune:
         chosen = named(files) if files else remembered()
         say(f"deleted {len(chosen)} file(s), {size(forget(chosen))}")

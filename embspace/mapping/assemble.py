@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ..models.conduct import settings_of
 from ..models.states import States
-from .maps import Maps, PairFit, tokenizer_hash
+from .maps import Maps, PairFit, tokenizer_hash, too_few
 from .solve import R2, Solution, r2_of, r2_of_identity, solve
 from .sums import Sums
 
@@ -93,7 +93,7 @@ def _about(work: "Fitting", run_dtype: str, strengths: dict[str, float]) -> dict
     from ..version import __version__
 
     model, fitted, sums = work.model, work.sets["fit"], work.sums
-    few = (_too_few(sums["fit"]),) if sums["fit"].n < model.d else ()
+    few = too_few(sums["fit"].n, model.d)
     marked = work.split.fit if len(work.split.fit) <= MOST_MARKS else ()
     return model.provenance | {
         "kind": work.kind,
@@ -117,13 +117,6 @@ def _about(work: "Fitting", run_dtype: str, strengths: dict[str, float]) -> dict
         "contents": model.checkpoint.contents,
         "embspace": __version__,
     }
-
-
-def _too_few(sums: Sums) -> str:
-    return (
-        f"{sums.n} rows do not determine maps of width {sums.d}: these are the ones of least norm, "
-        "and how well they fit their own rows says nothing."
-    )
 
 
 def outlying(states: States) -> int:

@@ -61,10 +61,11 @@ def halves(
         )
         how = "remembered" if known else "fitted now"
         said = f"{found.kind}: {how}, on {found.about['rows']} other rows of {corpus.source}."
-        return Halves(found, first, second, (*split.notes, said))
+        notes = dict.fromkeys((*found.about.get("notes", ()), *split.notes, said))
+        return Halves(found, first, second, tuple(notes))
     found = maps.require(model) if isinstance(maps, Maps) else Maps.load(maps, model)
     kept, notes = _unseen(corpus, found, lines)
-    return Halves(found, *_halved(kept, seed, rows), notes)
+    return Halves(found, *_halved(kept, seed, rows), (*found.recalled, *notes))
 
 
 def _halved(

@@ -1,7 +1,7 @@
 """Which lines of a text are fitted and which are scored: no text is on both sides."""
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,14 +69,14 @@ def _rest(corpus: Corpus, taken: Sequence[int]) -> tuple[tuple[int, ...], tuple[
     marks = {mark_of(corpus.lines[i]) for i in taken}
     numbers = set(taken)
     others = [i for i in range(len(corpus)) if i not in numbers]
-    kept = _different(corpus, others, marks)
+    kept = different(corpus, others, marks)
     left_out = len(others) - len(kept)
     said = f"{left_out} lines were left out because their text occurs more than once."
     return tuple(kept), ((said,) if left_out else ())
 
 
 def _drawn(corpus: Corpus, share: float, seed: int) -> Split:
-    kept = _different(corpus, range(len(corpus)), set())
+    kept = different(corpus, range(len(corpus)))
     random.Random(seed).shuffle(kept)
     n_score = round(share * len(kept))
     if n_score == len(kept) or (share and not n_score):
@@ -87,7 +87,7 @@ def _drawn(corpus: Corpus, share: float, seed: int) -> Split:
     return Split(tuple(kept[:cut]), tuple(kept[cut:]), (said,) if left_out else ())
 
 
-def _different(corpus: Corpus, lines: Iterable[int], marks: set[str]) -> list[int]:
+def different(corpus: Corpus, lines: Iterable[int], marks: Collection[str] = ()) -> list[int]:
     """The lines whose text is not among the marks and has not been before."""
     seen, kept = set(marks), []
     for i in lines:

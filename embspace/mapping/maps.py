@@ -96,12 +96,19 @@ class Maps(Result):
     ) -> Float[Tensor, "... d"]:
         """x A (+ b); target: the last state unless given. The last state itself is unchanged."""
         target = self.n_layers if target is None else target
+        if x.shape[-1:] != (self.d,):
+            raise MapsError(f"states of width {self.d} are mapped, these are {tuple(x.shape)}.")
         if str(source) == str(target):
             return x
         name = self._name((source, target))
         A = self.tensors[f"A.{name}"].to(x.device, x.dtype)
         b = self.tensors.get(f"b.{name}")
         return x @ A if b is None else x @ A + b.to(x.device, x.dtype)
+
+    @property
+    def recalled(self) -> tuple[str, ...]:
+        """The notes of the fit, for a reader of another text."""
+        return tuple(f"When the maps were fitted: {note}" for note in self.about.get("notes") or ())
 
     def require(self, model: "Model") -> "Maps":
         """These maps, if they are of that very model.
@@ -247,3 +254,11 @@ def tokenizer_hash(model: "Model") -> str | None:
         return None
     table = json.dumps(sorted(tokenizer.get_vocab().items()), ensure_ascii=True)
     return hashlib.sha256(table.encode()).hexdigest()[:16]
+
+
+def too_few(rows: int, d: int) -> tuple[str, ...]:
+    """A sentence about fewer rows than coordinates."""
+    if rows >= d:
+        return ()
+    said = f"{rows} rows do not determine maps of width {d}: these are the ones of least norm, "
+    return (said + "and how well they fit their own rows says nothing.",)

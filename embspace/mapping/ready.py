@@ -17,7 +17,7 @@ from ..version import __version__
 from .cached import ENDING, fitted
 from .fitting import Progress
 from .imported import read_maps
-from .maps import Maps
+from .maps import Maps, too_few
 from .refine import refine
 
 if TYPE_CHECKING:
@@ -34,13 +34,15 @@ def named_maps(
     text: str | Path | Corpus | list[str] | None = None,
     *,
     layers: Sequence[int] | None = None,
+    prompt: str | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> tuple[dict[str, Maps | None], tuple[str, ...]]:
     """(name -> maps, None for the identity; sentences about what was fitted now).
 
     asked: "id", a kind to fit, a file, Maps, or several of these; None means "id" and "mat".
-    layers: the ones that are needed, for refining takes its time for each (all).
+    layers: the ones that are needed, for refining takes its time for each (all). prompt: what is
+    read through them; it is said where the text to fit holds it.
     options: of `fit`, where something is fitted. Raises MapsError and what `fit` raises.
     """
     several = [IDENTITY, "mat"] if asked is None else _several(asked)
@@ -61,9 +63,14 @@ def named_maps(
         else:
             maps = one.require(model) if isinstance(one, Maps) else _from_file(one, model)
             found[_name(one, maps, found)] = maps
+    fits = [maps for maps in found.values() if maps is not None]
+    for maps in fits:
+        notes += too_few(int(maps.about.get("rows") or maps.d), maps.d)
+    if corpus and prompt and any(prompt in line for line in corpus.lines):
+        notes.append(f"The prompt stands in {corpus.source}: maps may have been fitted on it.")
     if not found:
         raise MapsError(f"no lens was given: use id, {', '.join(FITTED)}, or a file of maps.")
-    return found, tuple(notes)
+    return found, tuple(dict.fromkeys(notes))
 
 
 def fitted_now(

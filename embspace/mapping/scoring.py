@@ -18,7 +18,7 @@ from .decoding import Comparison, Outcome, identity, through, why_no_head
 from .fitting import RUN_DTYPES, Progress, fit
 from .imported import read_maps
 from .intervals import Bootstrap
-from .lines import HELD_OUT, split_lines
+from .lines import HELD_OUT, different, split_lines
 from .maps import Maps
 from .solve import Solution, r2_of, r2_of_identity
 from .sums import Plan, Sums
@@ -44,6 +44,15 @@ class LayerScore:
     def to_dict(self) -> dict[str, Any]:
         """Means, and each interval beside its mean."""
         ends = {f"{name}_interval": list(pair) for name, pair in self.intervals.items()}
+        return self.means | ends
+
+    def flat(self) -> dict[str, float]:
+        """Means, then both ends of each interval, a name each."""
+        ends = {
+            f"{name}_{side}": pair[n]
+            for name, pair in self.intervals.items()
+            for n, side in enumerate(("low", "high"))
+        }
         return self.means | ends
 
 
@@ -83,22 +92,12 @@ class Scores(Result):
         for kind, each in self.layers.items():
             for score in each:
                 r2 = self.r2.get(kind, {}).get(f"{score.layer}-{last}")
-                flat = {name: end for name, end in score.to_dict().items() if not _is_pair(end)}
-                ends = {
-                    f"{name}_{side}": pair[n]
-                    for name, pair in score.intervals.items()
-                    for n, side in enumerate(("low", "high"))
-                }
-                found.append({"layer": score.layer, "kind": kind, "r2": r2} | flat | ends)
+                found.append({"layer": score.layer, "kind": kind, "r2": r2} | score.flat())
         return found or [
             {"pair": pair, "kind": kind, "r2": value}
             for kind, each in self.r2.items()
             for pair, value in each.items()
         ]
-
-
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, list)
 
 
 def score(
@@ -129,13 +128,13 @@ def score(
         maps, chosen, notes = _fitted(
             model, corpus, lines, fit_lines, progress, run_dtype=run_dtype, **options
         )
-        known = True
+        known, notes = True, (*maps.about["notes"], *notes)
     else:
         maps = maps.require(model) if isinstance(maps, Maps) else read_maps(maps, model)
         if any(not pair.source.isdigit() for pair in maps.pairs):
             raise MapsError("these maps are of sub-modules, not of states: see `submodules`.")
         chosen, notes = _unseen(corpus, maps, lines)
-        known = False
+        known, notes = False, (*maps.recalled, *notes)
     taken = passages(model, corpus, lines=chosen, **taking)
     work = _Scoring(model, maps, layers, need_r2=not known)
     work.run(taken, run_dtype, batch_tokens, progress)
@@ -172,12 +171,14 @@ def _unseen(
         said = (
             f"{again} of the {len(chosen)} lines were also fitted: their scores are not held out."
         )
-        return chosen, ((said,) if again else unknown)
-    kept = tuple(i for i, line in enumerate(corpus.lines) if mark_of(line) not in fitted)
+        twice = len(chosen) - len(different(corpus, chosen))
+        repeated = f"{twice} of the {len(chosen)} lines repeat others: intervals are too narrow."
+        return chosen, (*((said,) if again else unknown), *((repeated,) if twice else ()))
+    kept = tuple(different(corpus, range(len(corpus)), fitted))
     if not kept:
         raise TextError(f"the maps were fitted on every line of {corpus.source}: give other text.")
     left_out = len(corpus) - len(kept)
-    said = f"{left_out} lines that the maps were fitted on were left out."
+    said = f"{left_out} lines that the maps were fitted on, or that came before, were left out."
     return kept, ((said,) if left_out else unknown)
 
 
@@ -231,7 +232,7 @@ class _Scoring:
             "rows_fitted": self.maps.about.get("rows"),
             **taken.settings,
         }
-        said = (*self.maps.about.get("notes", ()), *notes, *((self.reason,) if self.reason else ()))
+        said = (*notes, *((self.reason,) if self.reason else ()))
         return Scores(
             r2,
             self._layer_scores(taken.settings["seed"]),

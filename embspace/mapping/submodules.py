@@ -69,11 +69,11 @@ class SubmoduleScores(Result):
     def rows(self) -> list[dict[str, Any]]:
         """One row a first block and part."""
         every = {**self.parts, "blocks": self.blocks}
-        means = dict.fromkeys(name for one in self.blocks for name in one.means)
+        means = dict.fromkeys(name for one in self.blocks for name in one.flat())
         return [
             {"replaced": name, "from_block": one.layer, "r2": self.r2.get(name, {}).get(one.layer)}
             | means
-            | one.means
+            | one.flat()
             for name, each in every.items()
             for one in each
         ]

@@ -73,7 +73,7 @@ class Transfer(Result):
         """One row a layer, text fitted (or id) and text scored."""
         every = {**self.scores, **{("id", on): each for on, each in self.identity.items()}}
         return [
-            {"fitted": fitted, "scored": scored, "layer": one.layer} | one.means
+            {"fitted": fitted, "scored": scored, "layer": one.layer} | one.flat()
             for (fitted, scored), each in every.items()
             for one in each
         ]

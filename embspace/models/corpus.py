@@ -191,9 +191,13 @@ def table_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _json_rows(path: Path) -> Iterator[Any]:
-    for line in _lines(path):
+    for n, line in enumerate(_lines(path), 1):
         if line.strip():
-            yield json.loads(line)
+            try:
+                found = json.loads(line)
+            except ValueError as error:
+                raise ValueError(f"line {n}: {first_line(error)}") from error
+            yield found
 
 
 def _csv_rows(path: Path) -> Iterator[Any]:

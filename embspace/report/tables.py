@@ -80,7 +80,7 @@ class TableView:
 
 
 def _left_out(view: View, kept: Sequence[int]) -> str:
-    """`(4 more columns in a wider terminal: 9, 10)`, each missing name once.
+    """`(2 more columns in a wider terminal: 9, 10)`; uncounted where several have one name.
 
     Nothing where only bars are missing, which draw a number that is there.
     """
@@ -89,7 +89,8 @@ def _left_out(view: View, kept: Sequence[int]) -> str:
         return ""
     there = {view.columns[at].header for at in kept}
     names = dict.fromkeys(c.header for c in view.columns if c.header and c.header not in there)
-    more = f"{n} more column{'s' if n > 1 else ''} in a wider terminal"
+    counted = f"{n} more" if n == len(names) or not names else "more"
+    more = f"{counted} column{'' if counted == '1 more' else 's'} in a wider terminal"
     return f"({more}: {', '.join(names)})" if names else f"({more})"
 
 

@@ -86,7 +86,9 @@ def test_maps_in_the_cache_are_deleted_by_name_or_all(run, tiny_gpt2, tmp_path, 
         found = run("maps", "--prune", first, wrong)
         assert found.exit_code == 1 and words in found.stderr
     assert len(json.loads(run("maps", "--json").stdout)["maps"]) == 3  # all or nothing
-    assert run("maps", first).exit_code == 2
+    assert run("maps", first).exit_code == 1  # a file's path, where nothing is to be deleted
+    kept = json.loads(run("maps", tmp_path / "cache" / "maps" / first, "--json").stdout)
+    assert kept["about"]["kind"] == "mat" and kept["pairs"]
     assert "deleted 1 file(s)" in run("maps", "--prune", first[:12], first).stderr
     assert sorted(r["file"] for r in json.loads(run("maps", "--json").stdout)["maps"]) == rest
     assert "deleted 2 file(s)" in run("maps", "--prune").stderr

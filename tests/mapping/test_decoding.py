@@ -6,12 +6,14 @@ import torch
 from scipy.special import log_softmax
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, BertConfig, BertModel
 
+import embspace
 from embspace import load
 from embspace.errors import MapsError
 from embspace.mapping import decoding
 from embspace.mapping.decoding import Comparison, Head, identity, outcome_of, through
 from embspace.mapping.fitting import fit
 from embspace.mapping.scoring import score
+from embspace.models.corpus import Corpus, mark_of
 from embspace.models.passages import Passage
 from embspace.models.running import run
 from embspace.models.states import capture
@@ -253,3 +255,35 @@ def test_layers_without_a_map_and_maps_of_submodules_are_refused(tiny_gpt2, corp
 def test_the_same_seed_gives_the_same_scores(tiny_gpt2, corpus):
     model = load(tiny_gpt2)
     assert score(model, text=corpus) == score(model, text=corpus)
+
+
+def test_repeated_lines_are_scored_once_and_the_notes_say_whose_they_are(tiny_gpt2, corpus):
+    model = embspace.load(str(tiny_gpt2))
+    twice = Corpus(corpus.lines[:60] + corpus.lines[:10], "twice")
+    maps = fit(model, twice)
+    (repeated,) = (note for note in maps.about["notes"] if "more than once" in note)
+    other = Corpus(corpus.lines[60:80] * 3 + corpus.lines[:5], "other")
+    found = embspace.score(model, maps, other)
+    assert found.settings["rows"] in range(20, 26) and found.settings["rows"] == 20 + sum(
+        mark_of(line) not in maps.about["marks"] for line in corpus.lines[:5]
+    )
+    assert repeated not in found.notes
+    assert f"When the maps were fitted: {repeated}" in found.notes
+    assert any("or that came before, were left out" in note for note in found.notes)
+    given = embspace.score(model, maps, other, lines=range(60))
+    assert given.settings["rows"] == 60  # as they were asked for, with a word
+    assert any("40 of the 60 lines repeat others" in note for note in given.notes)
+
+
+def test_intervals_are_in_every_table_that_is_written(tiny_gpt2, corpus):
+    model = embspace.load(str(tiny_gpt2))
+    other = Corpus(tuple(line.upper() for line in corpus.lines), "loud")
+    results = (
+        embspace.score(model, None, corpus),
+        embspace.transfer(model, corpus, other),
+        embspace.submodules(model, corpus, rows=10),
+    )
+    for result in results:
+        for row in result.rows():
+            for name in ("precision@1", "surprisal", "kl"):
+                assert row[f"{name}_low"] <= row[name] <= row[f"{name}_high"]

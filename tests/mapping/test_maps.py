@@ -220,3 +220,10 @@ def test_a_save_killed_at_any_moment_leaves_a_whole_file_or_none(maps, tmp_path)
     os.kill(child.pid, signal.SIGKILL)
     child.communicate()
     assert Maps.load(target).about == maps.about
+
+
+def test_states_of_another_width_are_refused_in_one_sentence(tiny_gpt2, corpus):
+    maps = fit(load(tiny_gpt2), corpus, lines=range(60))
+    for shape in ((3, 7), (5,), ()):
+        with pytest.raises(MapsError, match="states of width 32 are mapped"):
+            maps.apply(torch.ones(shape), 0, 3)

@@ -231,3 +231,9 @@ def test_long_texts_are_cut_into_sentences():
         "He saw a very big dog.",
         '"It was not a small cat," she said. no.',
     ]
+
+
+def test_a_broken_json_line_is_named_by_its_number(tmp_path):
+    (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n\n{"text": \n')
+    with pytest.raises(TextError, match="line 3"):
+        read_corpus(tmp_path / "bad.jsonl")

@@ -178,7 +178,7 @@ def alternate(
         "rows_fitted": half.maps.about.get("rows"),
         **taken["scoring"].settings,
     }
-    notes = (*half.maps.about.get("notes", ()), *half.notes, *taken["scoring"].notes(), *_few(r2))
+    notes = (*half.notes, *taken["scoring"].notes(), *_few(r2))
     notes = (*notes, *(() if model.family.causal else (AT_MASKS,)))
     scores = work.scores(entries, seed)
     notes = (*notes, *work.lost)

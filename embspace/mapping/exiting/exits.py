@@ -300,7 +300,7 @@ class _Measured:
             "rows": len(next(iter(self.scoring.values()))),
             "rows_fitted": maps.about.get("rows"),
         }
-        said = (*maps.about.get("notes", ()), *notes, *_plainly(choices))
+        said = (*notes, *_plainly(choices))
         return Exits(
             n_layers,
             tuple(self.point(way) for way in ways),

@@ -101,8 +101,8 @@ class Lens(Result):
     def _cells(self, kind: str) -> Any:
         grid = self.grids[kind]
         ids, shares = grid.ids.tolist(), grid.p.tolist()
-        entropy, rank = grid.entropy.tolist(), grid.rank.tolist()
-        t_rank, t_p = grid.tracked_rank.tolist(), grid.tracked_p.tolist()
+        entropy, rank = grid.entropy.tolist(), (grid.rank + 1).tolist()
+        t_rank, t_p = (grid.tracked_rank + 1).tolist(), grid.tracked_p.tolist()
         for r, row in enumerate(grid.rows):
             for at, place in enumerate(self.places):
                 cell = {"kind": kind, "layer": row, "position": place.index, "input": place.label}
@@ -112,7 +112,10 @@ class Lens(Result):
                 yield cell, ids[r][at], shares[r][at]
 
     def to_dict(self) -> dict[str, Any]:
-        """Positions, grids as nested lists [row][position][k], settings, notes and provenance."""
+        """Positions, grids as nested lists [row][position][k], settings, notes and provenance.
+
+        Ranks count from 1 here, as in the tables.
+        """
         return {
             "positions": [vars(place) for place in self.places],
             "ids": list(self.ids),
@@ -132,8 +135,8 @@ class Lens(Result):
             "tokens": tokens,
             "p": grid.p.tolist(),
             "entropy": grid.entropy.tolist(),
-            "answer_rank": grid.rank.tolist(),
-            "tracked_rank": grid.tracked_rank.tolist(),
+            "answer_rank": (grid.rank + 1).tolist(),
+            "tracked_rank": (grid.tracked_rank + 1).tolist(),
             "tracked_p": grid.tracked_p.tolist(),
             "settled": list(grid.settled()),
         }

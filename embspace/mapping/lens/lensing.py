@@ -69,7 +69,8 @@ def lens(
     work = _Lensing(model, k, track, special, layers, inside)
     framed = work.encoded(prompt, goes_on=bool(generate))
     needed = None if layers is None else work.mapped()
-    lenses, notes = named_maps(model, maps, text, layers=needed, progress=progress, **fit_options)
+    looking = {"layers": needed, "prompt": prompt, "progress": progress}
+    lenses, notes = named_maps(model, maps, text, **looking, **fit_options)
     if inside and submodules is None and any(m is not None for m in lenses.values()):
         submodules, _ = fitted(model, text, parts="submodules", progress=progress, **fit_options)
     running = running or run(model, dtype=model.dtype, attention="fast")

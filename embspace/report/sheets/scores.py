@@ -14,11 +14,15 @@ NAMES = {"precision@1": "P@1", "precision@5": "P@5", "precision@10": "P@10"} | {
     "kl": "KL",
 }
 DROPS = {"precision@5": 2, "kl": 3, "precision@10": 5}
-MEANING = (
+MEASURED = (
     "P@k: the map's first token is among the model's own k first. Surprisal: −log p_model of it, "
-    "nats. KL(model ‖ map), nats. ±: half a 95 % bootstrap interval over texts. What has no room "
-    "here is in --csv and --json."
+    "nats. KL(model ‖ map), nats. "
 )
+MEANING = (
+    f"{MEASURED}±: half a 95 % bootstrap interval over texts. What has no room here is in --csv "
+    "and --json."
+)
+BARE = f"{MEASURED}95 % bootstrap intervals over texts are in --csv and --json."
 PARTS = {"attn": "attention", "ff": "feed-forward", "attn_norm": "norm 1", "ff_norm": "norm 2"}
 
 
@@ -111,7 +115,7 @@ def _(result: Transfer) -> Sheet:
         f"mean over layers, {result.settings.get('rows_fitted')} lines fitted of each text",
         "change: fitted elsewhere minus fitted here",
     )
-    return Sheet(title, about, (view,), (MEANING, *result.notes, *origin(result.provenance)))
+    return Sheet(title, about, (view,), (BARE, *result.notes, *origin(result.provenance)))
 
 
 @sheet.register
@@ -124,7 +128,7 @@ def _(result: SubmoduleScores) -> Sheet:
     )
     views = tuple(_part(PARTS[name], name, each, result) for name, each in result.parts.items())
     blocks = _part("all of it, as one map from state l", "blocks", result.blocks, result)
-    notes = (MEANING, *result.notes, *origin(result.provenance))
+    notes = (BARE, *result.notes, *origin(result.provenance))
     return Sheet(title, about, (*views, blocks), notes)
 
 

@@ -297,3 +297,26 @@ print(peak() - before)
 """
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert float(out.stdout) < 500
+
+
+def test_a_lens_says_of_maps_that_they_are_not_determined_or_may_know_the_prompt(
+    tiny_gpt2, tmp_path
+):
+    model = embspace.load(str(tiny_gpt2))
+    lines = [f"{PROMPT} again, {n}" for n in range(20)]
+    found = embspace.lens(model, PROMPT, ["id", "mat"], text=lines)
+    said = " ".join(found.notes)
+    assert "15 rows do not determine maps of width 32" in said
+    assert "The prompt stands in" in said
+    enough = embspace.lens(model, PROMPT, "mat", text=[f"cats and dogs {n}" for n in range(99)])
+    said = " ".join(enough.notes)
+    assert "do not determine" not in said and "The prompt stands in" not in said
+
+
+def test_ranks_count_from_one_in_what_is_written(tiny_gpt2):
+    found = embspace.lens(embspace.load(str(tiny_gpt2)), PROMPT, "id", track="#7")
+    data, grid = found.to_dict()["grids"]["id"], found.grids["id"]
+    assert data["answer_rank"] == (grid.rank + 1).tolist()
+    assert set(data["answer_rank"][-1]) == {1}  # the last layer is the answer
+    assert data["tracked_rank"] == (grid.tracked_rank + 1).tolist()
+    assert min(row["answer_rank"] for row in found.rows()) == 1
