@@ -19,7 +19,7 @@ from sklearn.metrics import r2_score
 from transformers import AutoModelForCausalLM
 
 from embspace import load
-from embspace.errors import EmbspaceError, MapsError, ResourceError, TextError
+from embspace.errors import MapsError
 from embspace.mapping import fitting
 from embspace.mapping.fitting import Fitting, fit, plan_of
 from embspace.mapping.lines import split_lines
@@ -198,37 +198,6 @@ def test_nothing_given_is_held_out_scores_nothing(model, corpus):
     assert maps.about["rows_scored"] == 0
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"kind": "best"},
-        {"products": "float16"},
-        {"run_dtype": "int8"},
-        {"ridge": -1.0, "kind": "ridge"},
-        {"ridge": float("nan"), "kind": "ridge"},
-        {"pairs": [(0, 7)]},
-        {"parts": "heads"},
-        {"rows": 0},
-        {"lines": []},
-        {"held_out": 1.5},
-        {"seed": -1},
-        {"max_tokens": 1000},
-        {"resume": True},
-    ],
-)
-def test_options_that_make_no_sense_are_refused(model, corpus, options):
-    with pytest.raises(EmbspaceError) as error:
-        fit(model, corpus, **options)
-    assert "\n" not in str(error.value)
-
-
-def test_sums_that_would_not_fit_are_refused_before_the_run(model, corpus, monkeypatch):
-    monkeypatch.setattr(fitting, "free_memory", lambda device: 1000)
-    monkeypatch.setattr(fitting, "run", lambda *a, **k: pytest.fail("the model was run"))
-    with pytest.raises(ResourceError, match="--pairs final"):
-        fit(model, corpus)
-
-
 # stopped and resumed ---------------------------------------------------------------------
 SETTINGS = {"pairs": "all", "positions": "all", "batch_tokens": 200}
 
@@ -401,15 +370,3 @@ def test_two_processes_fit_what_one_does(model, tiny_gpt2, corpus, tmp_path, pro
         assert a.rank == b.rank
     for name, A in one_alone.tensors.items():  # kept in float32
         assert off(two.tensors[name], A.numpy()) < (1e-6 if products == "float64" else 1e-3)
-
-
-def test_convergence_is_not_judged_by_one_of_several_processes(model, corpus):
-    from embspace.mapping.distributed import Group
-
-    with pytest.raises(EmbspaceError, match="one process"):
-        fit(model, corpus, group=Group(0, 2), until_converged=True)
-
-
-def test_a_line_that_is_not_text_is_refused(model):
-    with pytest.raises(TextError):
-        fit(model, ["a", 5])  # type: ignore[list-item]
