@@ -73,7 +73,7 @@ def _halved(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if len(lines) < 2:
         raise TextError(f"{len(lines)} held-out lines are too few to calibrate on and to score.")
-    drawn = random.Random(f"halves {seed}").sample(lines, len(lines))
+    drawn = random.Random(f"halves {seed}").sample(sorted(lines), len(lines))
     cut = len(drawn) // 2
     most = len(drawn) if rows is None else positive(rows, "rows")
     return tuple(sorted(drawn[:cut][:most])), tuple(sorted(drawn[cut:][:most]))

@@ -294,3 +294,10 @@ def test_one_forward_pass_serves_every_lambda(gpt2, maps, corpus, monkeypatch):
     monkeypatch.setattr(exits_module, "capture", counted)
     exits(gpt2, maps, corpus, lambdas=[n / 50 for n in range(50)])
     assert len(calls) == 1
+
+
+def test_halves_are_the_same_with_maps_fitted_here_or_given(gpt2, corpus):
+    fitted_here = halves(gpt2, corpus, pairs="final")
+    given = halves(gpt2, corpus, fitted_here.maps)
+    assert given.calibration == fitted_here.calibration
+    assert given.scoring == fitted_here.scoring
