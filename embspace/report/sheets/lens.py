@@ -38,7 +38,8 @@ def _what(result: Lens) -> str:
 def _at(result: Lens) -> str:
     place = result.places[0]
     where = "in place of" if place.masked else "after" if result.settings.get("causal") else "at"
-    ranked = ["the final answer"] * _answer_untracked(result) + [label for _, label in result.tracked]
+    ranked = ["the final answer"] * _answer_untracked(result)
+    ranked += [label for _, label in result.tracked]
     said = f"rank of {', '.join(ranked)}, 1 is the first"
     return joined(f"position {place.index}, {where} {place.label}", said)
 
