@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..errors import ModelError
@@ -116,15 +116,25 @@ def outcome_of(
     logits: Float[Tensor, "n V"], final: Float[Tensor, "n V"], log_p: Float[Tensor, "n V"]
 ) -> Outcome:
     """How a lens's logits compare with the model's own; log_p: log-softmax of the latter."""
-    top = logits.argmax(-1, keepdim=True)
-    lost = ~torch.isfinite(logits.gather(1, top)[:, 0])  # NaN is the largest of all
+    rank, surprisal, lost = answered(logits, final, log_p)
     p = log_p.exp()
     gap = (log_p - logits.log_softmax(-1)).masked_fill(p == 0, 0.0)
     return Outcome(
-        rank_of(top[:, 0], final).masked_fill(lost, final.shape[1]).cpu(),
-        -log_p.gather(1, top)[:, 0].double().masked_fill(lost, torch.inf).cpu(),
+        rank.cpu(),
+        surprisal.cpu(),
         (p * gap).sum(1).double().masked_fill(lost, torch.inf).cpu(),
     )
+
+
+def answered(
+    logits: Float[Tensor, "n V"], final: Float[Tensor, "n V"], log_p: Float[Tensor, "n V"]
+) -> tuple[Int[Tensor, "n"], Float[Tensor, "n"], Bool[Tensor, "n"]]:
+    """Rank and surprisal of the most likely token, as in `Outcome`; which rows name none."""
+    top = logits.argmax(-1)
+    lost = ~torch.isfinite(logits.gather(1, top[:, None])[:, 0])  # NaN is the largest of all
+    surprisal = -log_p.gather(1, top[:, None])[:, 0].double()
+    rank = rank_of(top, final).masked_fill(lost, final.shape[1])
+    return rank, surprisal.masked_fill(lost, torch.inf), lost
 
 
 def rank_of(top: Int[Tensor, "n"], final: Float[Tensor, "n V"]) -> Int[Tensor, "n"]:

@@ -11,7 +11,7 @@ from ...models.again import Batch, again
 from ...models.passages import Passages
 from ...models.running import Running
 from ...models.states import BATCH_TOKENS
-from ..decoding import Head, rank_of
+from ..decoding import Head, answered
 from ..fitting import Progress
 from ..maps import Maps
 from .schedules import Schedule
@@ -115,12 +115,7 @@ class Jumping:
                 own = self.head(final[part])
                 log_p = own.log_softmax(-1)
                 for schedule, rows in ends.items():
-                    z = self.head(rows[part])
-                    top = z.argmax(-1)
-                    lost = ~torch.isfinite(z.gather(1, top[:, None])[:, 0])
-                    rank = rank_of(top, own).masked_fill(lost, self.head.n_tokens)
-                    surprisal = -log_p.gather(1, top[:, None])[:, 0].double()
-                    surprisal = surprisal.masked_fill(lost, torch.inf)
+                    rank, surprisal, _ = answered(self.head(rows[part]), own, log_p)
                     parts[schedule].append((rank.cpu(), surprisal.cpu()))
 
     def _joined(self, parts: Sequence[tuple[Tensor, Tensor]], lines: Tensor) -> Jumped:
