@@ -16,10 +16,25 @@ from .errors import VocabularyError
 from .labels import labels, n_ids, scheme_of, token_texts
 from .models.messages import first_line
 from .notation import INVERSES, Inverse
+from .results import Record
 
 BLOCK = 8192  # rows of E a product takes at a time
 SPARE = 16  # candidates beyond k that are rescored in float64
 BUFFER = 1 << 26  # bytes a rescoring buffer may take
+
+
+@dataclass(frozen=True)
+class Token(Record):
+    """One token and its score in a projection: id, readable label, score, raw text."""
+
+    id: int
+    label: str
+    score: float
+    text: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The four fields; the label is called `token`."""
+        return {"id": self.id, "token": self.label, "text": self.text, "score": self.score}
 
 
 @dataclass(frozen=True)
@@ -221,7 +236,45 @@ class VocabularySpace:
         self._check_width(vectors)
         return torch.cat([vectors @ block.T for _, block in self._blocks(vectors)], dim=-1)
 
+    def token(self, i: int, score: float) -> Token:
+        """Token i with a score."""
+        return Token(i, self.labels[i], score, self.texts[i])
+
     def top(
+        self,
+        x: Any,
+        k: int = 10,
+        *,
+        smallest: bool = False,
+        filters: str | Iterable[str] = (),
+    ) -> Any:
+        """The tokens of the k largest entries of x E, strongest first, exactly.
+
+        Args:
+            x: one vector (d), or vectors of any shape (…, d): a tensor, a numpy array or lists.
+            k: how many tokens a vector.
+            smallest: the smallest entries instead.
+            filters: as in `mask`.
+
+        Returns:
+            A list of `Token` for one vector; lists nested like the leading axes of x for several.
+
+        Raises:
+            VocabularyError: for a wrong width, or numbers that are not finite.
+        """
+        vectors = torch.as_tensor(x)
+        vectors = vectors if vectors.is_floating_point() else vectors.float()
+        flat = vectors.reshape(-1, vectors.shape[-1]) if vectors.ndim else vectors[None, None]
+        ids, scores = self.top_ids(flat, k, smallest=smallest, allowed=self.mask(filters))
+        rows = [
+            [self.token(i, s) for i, s in zip(row, score_row, strict=True)]
+            for row, score_row in zip(ids.tolist(), scores.tolist(), strict=True)
+        ]
+        for size in reversed(vectors.shape[1:-1]):
+            rows = [rows[n : n + size] for n in range(0, len(rows), max(size, 1))]
+        return rows if vectors.ndim > 1 else rows[0]
+
+    def top_ids(
         self,
         vectors: Float[Tensor, "n d"],
         k: int,

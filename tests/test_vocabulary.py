@@ -25,7 +25,7 @@ def dense_top(space, vectors, k, sign=1.0):
 @pytest.mark.parametrize("smallest", [False, True])
 def test_top_equals_a_dense_float64_product(space, k, smallest):
     vectors = torch.randn(5, space.d, generator=torch.Generator().manual_seed(k))
-    ids, scores = space.top(vectors, k, smallest=smallest)
+    ids, scores = space.top_ids(vectors, k, smallest=smallest)
     expected, exact = dense_top(space, vectors, min(k, len(space)), -1.0 if smallest else 1.0)
     assert torch.equal(ids, expected)
     torch.testing.assert_close(scores, exact, rtol=1e-12, atol=1e-12)
@@ -34,7 +34,7 @@ def test_top_equals_a_dense_float64_product(space, k, smallest):
 def test_ties_are_broken_by_id_and_duplicates_of_a_row_stay_together():
     table = torch.zeros(100, 4)
     table[[7, 31, 60]] = torch.tensor([1.0, 2.0, 3.0, 4.0])
-    ids, scores = VocabularySpace(table, None).top(torch.ones(1, 4), 5)
+    ids, scores = VocabularySpace(table, None).top_ids(torch.ones(1, 4), 5)
     assert ids[0].tolist() == [7, 31, 60, 0, 1]
     assert scores[0].tolist() == [10, 10, 10, 0, 0]
 
@@ -45,14 +45,14 @@ def test_an_order_that_float32_cannot_see_is_settled_in_float64():
     table = base.repeat(60, 1)
     table[:, 0] += torch.arange(60) * 1e-12
     vectors = torch.ones(1, 64)
-    ids, _ = VocabularySpace(table, None).top(vectors, 10)
+    ids, _ = VocabularySpace(table, None).top_ids(vectors, 10)
     expected, _ = dense_top(VocabularySpace(table, None), vectors, 10)
     assert torch.equal(ids, expected)
 
 
 def test_absolute_takes_both_ends(space):
     vectors = torch.randn(3, space.d, generator=torch.Generator().manual_seed(2))
-    ids, scores = space.top(vectors, 9, absolute=True)
+    ids, scores = space.top_ids(vectors, 9, absolute=True)
     expected = (vectors.double() @ space.table.double().T).abs().topk(9)
     assert torch.equal(ids, expected.indices)
     torch.testing.assert_close(scores, expected.values)
@@ -78,7 +78,7 @@ def test_ids_past_a_gap_are_tokens_and_those_in_it_are_none():
     assert [space.labels[i] for i in ids] == ["⟪w0⟫", *(f"w{i}" for i in ids[1:])]
     assert space.labels[7] == "(row 7: no token)"
     assert space.token_ids("w11") == [11]
-    found, _ = space.top(table[11:12], 12)
+    found, _ = space.top_ids(table[11:12], 12)
     assert sorted(found[0].tolist()) == list(range(12))
     assert VocabularySpace(table[:10], tokenizer).n_unreadable == 2
 
@@ -103,7 +103,7 @@ def test_padded_rows_never_win(space):
     table = torch.cat([space.table, 50 * space.table[7:8], -50 * space.table[7:8]])
     padded = VocabularySpace(table, space.tokenizer)
     for sign in (1, -1):
-        ids, _ = padded.top(sign * table[7:8], 300)
+        ids, _ = padded.top_ids(sign * table[7:8], 300)
         assert int(ids.max()) < 300
 
 
@@ -168,6 +168,6 @@ def test_a_special_token_is_marked_and_not_shown_as_text(space):
 
 def test_vectors_of_another_width_or_with_nan_are_refused(space):
     with pytest.raises(VocabularyError, match="expected vectors of shape"):
-        space.top(torch.zeros(1, 5), 3)
+        space.top_ids(torch.zeros(1, 5), 3)
     with pytest.raises(VocabularyError, match="NaN"):
-        space.top(torch.full((1, space.d), torch.nan), 3)
+        space.top_ids(torch.full((1, space.d), torch.nan), 3)

@@ -194,7 +194,7 @@ class Overlaps:
             yield new
 
     def _tops(self, space: "VocabularySpace", state: Tensor) -> Tensor:
-        return space.top(prepared(self.model, state), self.k)[0]
+        return space.top_ids(prepared(self.model, state), self.k)[0]
 
 
 def _groups(
@@ -215,7 +215,7 @@ def _tokens(
 ) -> Int[Tensor, "n mk"]:
     """Top k tokens of the m vectors that each position used, one after the other."""
     distinct, back = which.unique(return_inverse=True)
-    tops = space.top(vectors[distinct.to(vectors.device)], k)[0]
+    tops = space.top_ids(vectors[distinct.to(vectors.device)], k)[0]
     return tops[back].flatten(1)
 
 

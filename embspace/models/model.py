@@ -126,6 +126,11 @@ class Model:
 
         return VocabularySpace(self.embedding(), load_tokenizer(self), name=self.name)
 
+    @property
+    def tokenizer(self) -> Any | None:
+        """The tokenizer beside the weights, or None where there is none."""
+        return self.vocabulary.tokenizer
+
     def embedding(self, which: Literal["output", "input"] = "output") -> Float[Tensor, "rows d"]:
         """Rows of E^T (output) or E_in (input) as vectors of the stream; padded rows included.
 

@@ -14,7 +14,7 @@ from ..errors import EmbspaceError, ModelError
 from ..models.attention import Attention
 from ..models.model import fold, reading, writing
 from ..notation import CIRCUITS, INVERSES, NORMS, Circuit, Inverse, Norm
-from ..results import Result
+from ..results import ListResult, Record
 from ..vocabulary import filter_names
 from .factors import Factor
 from .pairs import TopPairs, top_of_rows, top_pairs
@@ -29,30 +29,23 @@ SIDES = {
 
 
 @dataclass(frozen=True)
-class Pair:
-    """One entry of a circuit in vocabulary space: token ids, float64 score, labels."""
+class Pair(Record):
+    """One entry of a circuit in vocabulary space: token ids, float64 score, labels, raw texts."""
 
     i: int
     j: int
     score: float
     source: str
     target: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """The five fields as a dict."""
-        return {
-            "i": self.i,
-            "j": self.j,
-            "score": self.score,
-            "source": self.source,
-            "target": self.target,
-        }
+    source_text: str | None
+    target_text: str | None
 
 
 @dataclass(frozen=True)
-class CircuitPairs(Result):
+class CircuitPairs(ListResult):
     """The strongest pairs of one circuit, strongest first; `settings` say how they were found."""
 
+    ITEMS = "pairs"
     layer: int
     head: int
     circuit: Circuit
@@ -61,19 +54,6 @@ class CircuitPairs(Result):
     settings: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Layer, head, circuit, settings, provenance, notes and the list of pairs."""
-        return {
-            "layer": self.layer,
-            "head": self.head,
-            "circuit": self.circuit,
-            "pairs": [pair.to_dict() for pair in self.pairs],
-            "rms": self.rms,
-            "settings": self.settings,
-            "provenance": self.provenance,
-            "notes": list(self.notes),
-        }
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a pair: with the rms that its score is measured by, and how it was found."""
@@ -84,7 +64,7 @@ class CircuitPairs(Result):
             "filters": " ".join(self.settings.get("filters", ())),
             "model_hash": self.provenance.get("model_hash", ""),
         }
-        return [where | pair.to_dict() | how for pair in self.pairs]
+        return [where | pair.to_dict() | how for pair in self]
 
 
 class HeadCircuit:
@@ -224,7 +204,7 @@ class HeadCircuit:
     def _result(self, found: TopPairs, filters: tuple[str, ...], **settings: Any) -> CircuitPairs:
         space = self.model.vocabulary
         pairs = tuple(
-            Pair(i, j, score, space.labels[i], space.labels[j])
+            Pair(i, j, score, space.labels[i], space.labels[j], space.texts[i], space.texts[j])
             for i, j, score in zip(
                 found.i.tolist(), found.j.tolist(), found.score.tolist(), strict=True
             )

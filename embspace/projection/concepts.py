@@ -12,9 +12,9 @@ from ..checking import indices, one_of, positive
 from ..checking import seed as checked_seed
 from ..errors import VocabularyError
 from ..notation import GROUPS, NORMS, Norm
-from ..results import Result
-from ..vocabulary import BLOCK, VocabularySpace, filter_names
-from .vectors import FeedForwardReading, Token, VectorGroup, sub_heads
+from ..results import ListResult, Record
+from ..vocabulary import BLOCK, Token, VocabularySpace, filter_names
+from .vectors import FeedForwardReading, VectorGroup, sub_heads
 
 if TYPE_CHECKING:
     from ..models.model import Model
@@ -24,7 +24,7 @@ BELOW = 1e-30
 
 
 @dataclass(frozen=True)
-class ConceptVector:
+class ConceptVector(Record):
     """One vector near the topic, and how near random topics come to it.
 
     `cosine`: with the topic (its size, for sub-heads, whose sign means nothing). `p`: the share of
@@ -40,21 +40,9 @@ class ConceptVector:
     p_best: float
     top: tuple[Token, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as a dict."""
-        return {
-            "part": self.part,
-            "layer": self.layer,
-            "where": self.where,
-            "cosine": self.cosine,
-            "p": self.p,
-            "p_best": self.p_best,
-            "top": [token.to_dict() for token in self.top],
-        }
-
 
 @dataclass(frozen=True)
-class Concept(Result):
+class Concept(ListResult):
     """The vectors of each part nearest to a topic, nearest first.
 
     `tokens`: of the topic; `best_random`: for each part the mean and the 95th percentile, over
@@ -62,6 +50,7 @@ class Concept(Result):
     mean of all rows of E^T, before that is taken away where the topic is centred.
     """
 
+    ITEMS = "vectors"
     words: tuple[str, ...]
     tokens: tuple[str, ...]
     vectors: tuple[ConceptVector, ...]
@@ -250,10 +239,10 @@ class _Part:
         self, space: VocabularySpace, n_tokens: int, mask: Tensor | None
     ) -> Iterator[ConceptVector]:
         """The nearest vectors with their top tokens."""
-        ids, scores = space.top(torch.stack([x for *_, x in self.kept]), n_tokens, allowed=mask)
+        ids, scores = space.top_ids(torch.stack([x for *_, x in self.kept]), n_tokens, allowed=mask)
         for hit, i, s in zip(self.kept, ids.tolist(), scores.tolist(), strict=True):
             cosine, layer, where, p, _ = hit
-            top = tuple(Token(a, space.labels[a], b) for a, b in zip(i, s, strict=True))
+            top = tuple(space.token(a, b) for a, b in zip(i, s, strict=True))
             best = _share(self.best[1:], cosine)
             yield ConceptVector(self.name, layer, where, cosine, p, best, top)
 

@@ -49,7 +49,9 @@ class NeuronTokens(Result):
         """One row a token of either end of each vector."""
         where = {"layer": self.layer, "expert": self.expert, "neuron": self.neuron}
         return [
-            where | {"part": name} | {key: row[key] for key in ("end", "id", "token", "score")}
+            where
+            | {"part": name}
+            | {key: row[key] for key in ("end", "id", "token", "text", "score")}
             for name, vector in self.vectors.items()
             for row in vector.rows()
         ]
@@ -90,7 +92,7 @@ def sharpest(
     """The neurons whose value singles out a token most: largest max |x E| / rms, ties by number."""
     limit = positive(limit, "limit")
     space, values = reading.model.vocabulary, reading.values.vectors
-    _, scores = space.top(values, 1, absolute=True, allowed=space.mask(filters))
+    _, scores = space.top_ids(values, 1, absolute=True, allowed=space.mask(filters))
     rms = torch.tensor(rms_of(space, values), dtype=torch.float64)
     order = (scores[:, 0] / rms.clamp_min(1e-30)).argsort(descending=True, stable=True)
     return order[:limit].tolist()

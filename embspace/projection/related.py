@@ -9,13 +9,13 @@ from torch import Tensor
 
 from ..checking import positive
 from ..checking import seed as checked_seed
-from ..results import Result
+from ..results import ListResult, Record
 from ..vocabulary import VocabularySpace
 from .vectors import FeedForwardReading, VectorGroup
 
 
 @dataclass(frozen=True)
-class RelatedPair:
+class RelatedPair(Record):
     """One neuron whose key and value share tokens: which key set, overlap, the shared tokens."""
 
     neuron: int
@@ -23,24 +23,16 @@ class RelatedPair:
     overlap: float
     shared: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The four fields as a dict."""
-        return {
-            "neuron": self.neuron,
-            "key": self.key,
-            "overlap": self.overlap,
-            "shared": list(self.shared),
-        }
-
 
 @dataclass(frozen=True)
-class RelatedPairs(Result):
+class RelatedPairs(ListResult):
     """Related key-value pairs of one layer, most alike first, and their share of all pairs.
 
     `share` and `share_shuffled` are per key set; shuffled pairs (each key with another neuron's
     value, by `seed`) are the baseline.
     """
 
+    ITEMS = "pairs"
     layer: int
     expert: int | str | None
     pairs: tuple[RelatedPair, ...]
@@ -49,23 +41,11 @@ class RelatedPairs(Result):
     settings: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Shares and the list of pairs."""
-        return {
-            "layer": self.layer,
-            "expert": self.expert,
-            "share": self.share,
-            "share_shuffled": self.share_shuffled,
-            "pairs": [pair.to_dict() for pair in self.pairs],
-            "settings": self.settings,
-            "provenance": self.provenance,
-        }
-
     def rows(self) -> list[dict[str, Any]]:
         """One row a related pair."""
         return [
             {"layer": self.layer} | pair.to_dict() | {"shared": " ".join(pair.shared)}
-            for pair in self.pairs
+            for pair in self
         ]
 
 
@@ -129,4 +109,4 @@ def jaccard(a: Int[Tensor, "n k"], b: Int[Tensor, "n k"]) -> Float[Tensor, "n"]:
 
 
 def _top_ids(space: VocabularySpace, group: VectorGroup, k: int, absolute: bool) -> Tensor:
-    return space.top(group.vectors, k, absolute=absolute)[0]
+    return space.top_ids(group.vectors, k, absolute=absolute)[0]

@@ -230,7 +230,7 @@ class _Tops:
 
     def of(self, vectors: Float[Tensor, "n d"]) -> Int[Tensor, "n k"]:
         """The k tokens with the largest |x E|."""
-        return self.space.top(vectors, self.k, absolute=True)[0]
+        return self.space.top_ids(vectors, self.k, absolute=True)[0]
 
     def right(self, pairs: Pairs) -> Int[Tensor, "n k"]:
         """Those of a right side, which several kinds may share."""

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from ..checking import index, positive
 from ..notation import Norm
-from ..results import Result
-from ..vocabulary import BLOCK, VocabularySpace, filter_names
+from ..results import ListResult, Record, Result
+from ..vocabulary import BLOCK, Token, VocabularySpace, filter_names
 from .circuits import HeadCircuit, root_mean_squares
-from .vectors import FeedForwardReading, Token
+from .vectors import FeedForwardReading
 
 if TYPE_CHECKING:
     from ..models.model import Model
@@ -27,7 +27,7 @@ ROLES = {
 
 
 @dataclass(frozen=True)
-class HeadUse:
+class HeadUse(Record):
     """What a head does with the token: its strongest partner, the score, and score over rms."""
 
     layer: int
@@ -37,14 +37,11 @@ class HeadUse:
     score: float
     strength: float
     partner_id: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """The seven fields as a dict."""
-        return dict(vars(self))
+    partner_text: str | None
 
 
 @dataclass(frozen=True)
-class NeuronUse:
+class NeuronUse(Record):
     """How strongly one key or value bears on the token: x · e, and that over its rms over V."""
 
     layer: int
@@ -53,10 +50,6 @@ class NeuronUse:
     neuron: int
     score: float
     strength: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """The six fields as a dict."""
-        return dict(vars(self))
 
 
 @dataclass(frozen=True)
@@ -74,18 +67,6 @@ class TokenReading(Result):
     settings: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The three lists under their names."""
-        return {
-            "id": self.id,
-            "token": self.token,
-            "neighbours": [x.to_dict() for x in self.neighbours],
-            "heads": [x.to_dict() for x in self.heads],
-            "neurons": [x.to_dict() for x in self.neurons],
-            "settings": self.settings,
-            "provenance": self.provenance,
-        }
-
     def rows(self) -> list[dict[str, Any]]:
         """One row a neighbour, head or neuron; columns that do not apply are empty.
 
@@ -97,6 +78,7 @@ class TokenReading(Result):
             "kind",
             "token",
             "id",
+            "text",
             "layer",
             "head",
             "expert",
@@ -107,7 +89,8 @@ class TokenReading(Result):
         )
         rows = [{"kind": "neighbour"} | t.to_dict() for t in self.neighbours]
         rows += [
-            {"kind": "head", "token": h.partner, "id": h.partner_id} | _pick(h, columns)
+            {"kind": "head", "token": h.partner, "id": h.partner_id, "text": h.partner_text}
+            | _pick(h, columns)
             for h in self.heads
         ]
         rows += [_pick(n, columns) for n in self.neurons]
@@ -116,19 +99,11 @@ class TokenReading(Result):
 
 
 @dataclass(frozen=True)
-class TokenReadings(Result):
+class TokenReadings(ListResult):
     """The readings of a word, one for each of its spellings that is one token, as a sequence."""
 
+    ITEMS = "readings"
     readings: tuple[TokenReading, ...]
-
-    def __len__(self) -> int:
-        return len(self.readings)
-
-    def __iter__(self) -> Iterator[TokenReading]:
-        return iter(self.readings)
-
-    def __getitem__(self, n: int) -> TokenReading:
-        return self.readings[index(n, len(self), "spelling")]
 
     def to_dict(self) -> dict[str, Any]:
         """All readings under "tokens"."""
@@ -189,7 +164,7 @@ def _neighbours(space: VocabularySpace, e: Tensor, i: int, k: int, mask) -> tupl
         cosines[~mask.to(cosines.device)] = -torch.inf
     scores, ids = cosines.sort(descending=True, stable=True)
     found = [(n, s) for n, s in zip(ids[:k].tolist(), scores[:k].tolist(), strict=True)]
-    return tuple(Token(n, space.labels[n], s) for n, s in found if s > -float("inf"))
+    return tuple(space.token(n, s) for n, s in found if s > -float("inf"))
 
 
 def _cosines(rows: Float[Tensor, "n d"], e: Float[Tensor, "d"]) -> Float[Tensor, "n"]:
@@ -210,14 +185,15 @@ def _heads(model: "Model", i: int, norm: Norm, mask: Tensor | None) -> Iterator[
         rms += root_mean_squares(circuits)
         asked += [row for circuit in circuits for row in _both_ways(circuit, e)]
         about += [(layer, circuit.head, circuit.circuit) for circuit in circuits]
-    found = model.vocabulary.top(torch.cat(asked), 1, allowed=mask)
+    found = model.vocabulary.top_ids(torch.cat(asked), 1, allowed=mask)
     ids, scores = (column[:, 0].tolist() for column in found)
     for at, (j, score) in enumerate(zip(ids, scores, strict=True)):
         if at % 2 and ids[at - 1] == j == i:
             continue
         layer, head, circuit = about[at // 2]
-        partner, role = model.vocabulary.labels[j], ROLES[circuit, at % 2]
-        yield HeadUse(layer, head, role, partner, score, score / max(rms[at // 2], 1e-30), j)
+        space, role = model.vocabulary, ROLES[circuit, at % 2]
+        strength = score / max(rms[at // 2], 1e-30)
+        yield HeadUse(layer, head, role, space.labels[j], score, strength, j, space.texts[j])
 
 
 def _circuits(model: "Model", layer: int, norm: Norm) -> list[HeadCircuit]:

@@ -14,8 +14,8 @@ from ..errors import EmbspaceError, ModelError
 from ..models.feed_forward import chosen_expert
 from ..models.model import fold, reading, writing
 from ..notation import GROUPS, NORMS, Group, Norm
-from ..results import Result
-from ..vocabulary import BUFFER, filter_names
+from ..results import ListResult
+from ..vocabulary import BUFFER, Token, filter_names
 
 if TYPE_CHECKING:
     from ..models.model import Model
@@ -23,27 +23,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Token:
-    """One token and its score in a projection."""
+class VectorTokens(ListResult):
+    """Both ends of one vector's projection x E: its largest scores (the list), its smallest."""
 
-    id: int
-    label: str
-    score: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """The three fields as a dict."""
-        return {"id": self.id, "token": self.label, "score": self.score}
-
-
-@dataclass(frozen=True)
-class VectorTokens(Result):
-    """Both ends of one vector's projection x E: its largest scores and its smallest."""
-
+    ITEMS = "top"
     vector: str  # e.g. "layer 3 value 907"
-    top: tuple[Token, ...]
-    bottom: tuple[Token, ...]
     norm: float  # Euclidean length of the vector
     rms: float  # root mean square of all V scores: the yardstick of one score
+    top: tuple[Token, ...]
+    bottom: tuple[Token, ...]
     settings: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
 
@@ -52,18 +40,6 @@ class VectorTokens(Result):
         """|strongest score| over the rms of all scores."""
         ends = (*self.top[:1], *self.bottom[:1])
         return max((abs(token.score) for token in ends), default=0.0) / max(self.rms, 1e-30)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The vector's name, its length, the rms of its scores, and both lists."""
-        return {
-            "vector": self.vector,
-            "norm": self.norm,
-            "rms": self.rms,
-            "top": [token.to_dict() for token in self.top],
-            "bottom": [token.to_dict() for token in self.bottom],
-            "settings": self.settings,
-            "provenance": self.provenance,
-        }
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a token, with the end it stands at."""
@@ -111,12 +87,12 @@ class VectorGroup:
         space = self.model.vocabulary
         mask = space.mask(filters)
         chosen = self.vectors[which]
-        high = _tokens(space, *space.top(chosen, k, allowed=mask))
-        low = _tokens(space, *space.top(chosen, k, smallest=True, allowed=mask))
+        high = _tokens(space, *space.top_ids(chosen, k, allowed=mask))
+        low = _tokens(space, *space.top_ids(chosen, k, smallest=True, allowed=mask))
         lengths = chosen.double().norm(dim=1).tolist()
         settings = {"norm": self.norm, "filters": list(filters)}
         return [
-            VectorTokens(f"{self.name} {n}", t, b, length, rms, settings, self.model.provenance)
+            VectorTokens(f"{self.name} {n}", length, rms, t, b, settings, self.model.provenance)
             for n, t, b, length, rms in zip(
                 which, high, low, lengths, rms_of(space, chosen), strict=True
             )
@@ -247,6 +223,6 @@ def rms_of(space: "VocabularySpace", vectors: Float[Tensor, "n d"]) -> list[floa
 
 def _tokens(space, ids: Tensor, scores: Tensor) -> list[tuple[Token, ...]]:
     return [
-        tuple(Token(i, space.labels[i], s) for i, s in zip(row, score_row, strict=True))
+        tuple(space.token(i, s) for i, s in zip(row, score_row, strict=True))
         for row, score_row in zip(ids.tolist(), scores.tolist(), strict=True)
     ]

@@ -182,7 +182,7 @@ def test_any_word_is_found_or_refused_in_a_sentence(texts, word):
 def test_the_top_of_any_table_is_that_of_the_dense_product(texts, k, smallest, absolute):
     space = space_of(texts)
     vectors = torch.randn(2, 3, generator=torch.Generator().manual_seed(k))
-    ids, scores = space.top(vectors, k, smallest=smallest, absolute=absolute and not smallest)
+    ids, scores = space.top_ids(vectors, k, smallest=smallest, absolute=absolute and not smallest)
     dense = vectors.double() @ space.table.double().T
     dense = dense.abs() if absolute and not smallest else -dense if smallest else dense
     expected = dense.sort(descending=True, stable=True)

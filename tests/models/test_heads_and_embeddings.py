@@ -148,7 +148,7 @@ def test_padded_rows_are_no_tokens(save_model):
     space = model.vocabulary
     assert model.embedding().shape[0] == 304 and len(space) == 300
     for smallest in (False, True):
-        ids, _ = space.top(model.feed_forward(0).values, 20, smallest=smallest)
+        ids, _ = space.top_ids(model.feed_forward(0).values, 20, smallest=smallest)
         assert int(ids.max()) < 300
     with pytest.raises(VocabularyError, match="302"):
         space.find("#302")

@@ -1,6 +1,7 @@
 """Head circuits equal their definition, computed densely from the checkpoint's own tensors."""
 
 import csv
+import io
 
 import pytest
 import torch
@@ -92,12 +93,13 @@ def test_filters_and_excluded_pairs_apply_before_the_search(model, weights):
 def test_the_result_is_a_dict_with_ids_scores_and_labels(model):
     result = model.heads[LAYER, HEAD].vo.top_pairs(3)
     first = result.to_dict()["pairs"][0]
-    assert set(first) == {"i", "j", "score", "source", "target"}
+    assert set(first) == {"i", "j", "score", "source", "target", "source_text", "target_text"}
     assert first["source"] == model.vocabulary.labels[first["i"]]
+    assert first["target_text"] == model.vocabulary.texts[first["j"]]
     assert result.provenance["model_hash"] == model.checkpoint.fingerprint
-    header, first, *_ = csv.reader(result.to_csv().splitlines())
+    header, first, *_ = csv.reader(io.StringIO(result.to_csv()))
     assert header[:8] == ["layer", "head", "circuit", "i", "j", "score", "source", "target"]
-    row = dict(zip(header[8:], first[8:], strict=True))
+    row = dict(zip(header[10:], first[10:], strict=True))
     assert float(row["rms"]) == result.rms and row["model_hash"] == model.checkpoint.fingerprint
     assert (row["norm"], row["filters"]) == ("raw", " ".join(result.settings["filters"]))
 

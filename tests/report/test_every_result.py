@@ -18,7 +18,7 @@ import embspace
 from embspace import evidence
 from embspace.models.corpus import Corpus
 from embspace.report.views import SHEETS, sheet
-from embspace.results import Result
+from embspace.results import ListResult, Result
 
 WIDTHS = (40, 80, 200)
 TEXT = Corpus(tuple(embspace_data.sentences("reference", 80, 3)), "made up")
@@ -32,7 +32,11 @@ def every_result() -> Iterator[type[Result]]:
         if info.name.endswith("__main__"):
             continue
         for found in vars(importlib.import_module(info.name)).values():
-            if inspect.isclass(found) and issubclass(found, Result) and found is not Result:
+            if (
+                inspect.isclass(found)
+                and issubclass(found, Result)
+                and found not in (Result, ListResult)
+            ):
                 yield found
 
 

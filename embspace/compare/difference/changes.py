@@ -216,7 +216,7 @@ class _Work:
         up, down = (
             [
                 [space.labels[i] for i in ids]
-                for ids in space.top(vectors, k, smallest=s)[0].tolist()
+                for ids in space.top_ids(vectors, k, smallest=s)[0].tolist()
             ]
             for s in (False, True)
         )

@@ -128,7 +128,7 @@ class TaskWords:
         """For every token, the share of all places at both ends of the vectors that it takes."""
         counts = torch.zeros(len(self.space), dtype=torch.float64)
         for smallest in (False, True):
-            ids, _ = self.space.top(vectors, k, smallest=smallest, allowed=self.candidates)
+            ids, _ = self.space.top_ids(vectors, k, smallest=smallest, allowed=self.candidates)
             counts += ids.flatten().bincount(minlength=len(self.space)).double()
         return counts / counts.sum()
 
