@@ -150,7 +150,7 @@ def test_very_many_rows_are_printed_in_columns(results):
 
 
 def test_endless_labels_are_cut_in_tables_only():
-    found = VectorTokens("value 1", (Token(3, "ab" * 5000, 1.5),), (), 1.0, 0.5)
+    found = VectorTokens("value 1", 1.0, 0.5, (Token(3, "ab" * 5000, 1.5, "ab" * 5000),), ())
     shown = as_text(found)
     assert "ab" * 30 in shown and "…" in shown
     assert max(map(cell_len, shown.split("\n"))) < 120
