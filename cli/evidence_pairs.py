@@ -34,9 +34,10 @@ from .output import Output
 def command(opening: Opening, output: Output, **given: Any) -> None:
     """Sim_k of matching parameter vectors beside shuffled ones, by layer (paper: Fig. 6).
 
-    Sim_k: Jaccard index of the k tokens with the largest |score|. Pairs: a neuron's key and value
-    (gate and up apart), column j of W_V with row j of W_O, column j of W_Q with that of W_K; each
-    query head with the key/value head it reads. With 95 % intervals.
+    Sim_k: Jaccard index of the k tokens with the largest |score|. Share: related pairs, whose
+    Sim_k by signed scores is at least .15, as `embspace ff --related` counts them. Pairs: a
+    neuron's key and value (gate and up apart), column j of W_V with row j of W_O, column j of W_Q
+    with that of W_K; each query head with the key/value head it reads. With 95 % intervals.
 
     \b
         embspace evidence pairs
@@ -66,6 +67,7 @@ def _measure(
             index(layer, model.n_layers, "layer")
         n_layers = model.n_layers if layer is None else 1
         most = 3 * 4 * model.d + 4 * model.n_heads * model.d_head if every else 7 * pairs
+        most *= 2  # by size, then by signed score
         return needs_of_vectors(model, n_layers * most, passes=1)
 
     model = opening.open(needs, WAY_OUT)

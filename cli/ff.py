@@ -16,6 +16,11 @@ from .output import Output
 @click.option("--expert", metavar="N", help="Expert of a mixture: a number, or shared.")
 @click.option("--related", is_flag=True, help="Neurons whose key and value share tokens.")
 @click.option(
+    "--absolute",
+    is_flag=True,
+    help="With --related: the largest |score|, so that opposite ends count as alike too.",
+)
+@click.option(
     "--limit",
     type=click.IntRange(min=1),
     metavar="N",
@@ -35,8 +40,9 @@ def command(opening: Opening, output: Output, **given: Any) -> None:
     (×rms: its strongest score over the root mean square of all its scores; a random vector reaches
     about √(2 ln V), 4.7 for V = 50,000, so that less is noise, shown dim). A line shows the
     stronger end, − marks the lower one.
-    --related: pairs that share at least 15 % of their top 100 tokens, and their share by layer
-    beside shuffled pairs. --json prints one result's to_dict(), several as {"neurons": [...]}
+    --related: neurons whose key and value have a Jaccard index of at least .15 over the 100 tokens
+    with the largest scores (27 of 100 are shared), and their share by layer beside shuffled pairs.
+    --json prints one result's to_dict(), several as {"neurons": [...]}
     or {"layers": [...]}.
 
     \b

@@ -31,6 +31,7 @@ def read_feed_forward(
     neuron: int | None,
     expert: str | None,
     related: bool,
+    absolute: bool,
     norm: str,
     **shown: Any,
 ) -> None:
@@ -39,6 +40,8 @@ def read_feed_forward(
         raise click.UsageError("--neuron needs --layer, and does not go with --related.")
     if related and (shown["filters"] or shown["limit"] or shown["top"]):
         raise click.UsageError("--related takes none of --filter, --limit and --top.")
+    if absolute and not related:
+        raise click.UsageError("--absolute goes with --related.")
     if neuron is not None and shown["limit"]:
         raise click.UsageError("--limit goes with many neurons, not with --neuron.")
     passes = 4 if related else 2
@@ -46,7 +49,7 @@ def read_feed_forward(
     model = opening.open(lambda m: _needs(m, layer, expert, neuron, passes, filters), WAY_OUT)
     readings = _Readings(model, _places(model, layer, expert), norm)
     if related:
-        _related(output, readings)
+        _related(output, readings, absolute)
     elif neuron is not None:
         _one(output, readings, neuron, shown["top"] or TABLE, filters)
     else:
@@ -128,17 +131,18 @@ def _sharpest(
         yield from read_neurons(reading, chosen, k, filters=filters)
 
 
-def _related(output: Output, readings: _Readings) -> None:
+def _related(output: Output, readings: _Readings, absolute: bool) -> None:
     from embspace.projection.related import related_pairs
     from embspace.report.headings import heading_of_related, summary_of_related
     from embspace.report.lines import RelatedLine
 
     if len(readings) == 1:
-        output.one(related_pairs(readings.first))
+        output.one(related_pairs(readings.first, absolute=absolute))
         return
     seen: list[RelatedPairs] = []
-    results = _noted(map(related_pairs, readings), seen)
-    output.stream("layers", results, len(readings), RelatedLine, heading_of_related(readings.first))
+    results = _noted((related_pairs(reading, absolute=absolute) for reading in readings), seen)
+    heading = heading_of_related(readings.first, absolute=absolute)
+    output.stream("layers", results, len(readings), RelatedLine, heading)
     if output.for_people:
         show(summary_of_related(seen))
 

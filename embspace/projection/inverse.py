@@ -20,7 +20,7 @@ from .vectors import FeedForwardReading
 if TYPE_CHECKING:
     from ..models.model import Model
 
-KEPT = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000)
+KEPT = (10, 30, 100, 300, 500, 1000, 3000, 10_000, 30_000)
 COLUMNS = 8192  # of the vocabulary that a product takes at a time
 
 

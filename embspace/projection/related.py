@@ -54,13 +54,27 @@ def related_pairs(
     *,
     k: int = 100,
     overlap: float = 0.15,
-    absolute: bool = True,
+    absolute: bool = False,
     seed: int = 0,
 ) -> RelatedPairs:
-    """Neurons whose key and value have Sim_k >= `overlap`, with the share among all neurons.
+    """Find the neurons whose key and value have a Sim_k of at least `overlap`. [DAR] §4.1.
 
-    Sim_k(x, y) is the Jaccard index of the top-k tokens of x E and y E (of |x E| and |y E| when
-    `absolute`, as the paper takes parameter pairs). Gated layers: gate and up apart.
+    Sim_k(x, y) is the Jaccard index of the k tokens with the largest scores x E and y E. In gated
+    layers, gate and up count apart.
+
+    Args:
+        reading: the feed-forward layer.
+        k: how many tokens stand for a vector.
+        overlap: the least Sim_k; .15 of 100 tokens means 27 shared ones.
+        absolute: take the largest |x E| and |y E|, which also relates opposite ends. The papers'
+            code takes the signed scores, which is the default.
+        seed: of the shuffle beside which the share stands.
+
+    Returns:
+        The related pairs, and their share among all neurons beside that of shuffled pairs.
+
+    Raises:
+        EmbspaceError: k or the seed is not a number that will do.
     """
     k, seed = positive(k), checked_seed(seed)
     space = reading.model.vocabulary

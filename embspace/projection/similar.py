@@ -26,7 +26,11 @@ ATTENTION_KINDS = ("W_V–W_O", "W_Q–W_K")
 
 @dataclass(frozen=True)
 class LayerSimilarity:
-    """Sim_k of one kind of pairs in one layer: matching, shuffled, and how many reach `RELATED`."""
+    """Sim_k of one kind of pairs in one layer: matching, shuffled, and how many are related.
+
+    matching, shuffled: of the tokens with the largest |x E|; share, share_shuffled: of pairs whose
+    Sim_k over the largest signed scores x E reaches `RELATED`, as `related_pairs` counts them.
+    """
 
     layer: int
     kind: str  # "key–value" ("gate–value", "up–value" where gated), "W_V–W_O", "W_Q–W_K"
@@ -109,7 +113,8 @@ def pair_similarity(
 ) -> PairSimilarity:
     """Sim_k of matching pairs beside that of shuffled ones, with 95 % intervals.
 
-    Sim_k(x, y): Jaccard index of the top-k tokens of |x E| and |y E|. Pairs: a neuron's key (gate
+    Sim_k(x, y): Jaccard index of the top-k tokens of |x E| and |y E|. The share of related pairs
+    goes by the signed scores x E and y E, as in `related_pairs`. Pairs: a neuron's key (gate
     and up apart) and value; column j of W_V of key/value head g and row j of W_O of each query
     head that reads g; column j of W_Q and of the W_K its head reads. Of each kind, `sample` pairs
     a layer, drawn by `seed`; None takes all. Shuffled: the same vectors, none with its partner.
@@ -144,8 +149,8 @@ def pair_similarities(
         for layer in chosen:
             random = torch.Generator().manual_seed(seed + layer)
             kinds = pairs_of(model, layer, norm, sample, random)
-            tops = _Tops(model, k)
-            yield tuple(_compared(layer, pairs, tops, random) for pairs in kinds)
+            sizes, signed = (_Tops(model, k, absolute=absolute) for absolute in (True, False))
+            yield tuple(_compared(layer, pairs, sizes, signed, random) for pairs in kinds)
 
     return found()
 
@@ -160,7 +165,7 @@ def gathered(model: "Model", found: tuple[LayerSimilarity, ...], **settings: Any
             "Rotary positions turn queries and keys in pairs of columns: W_Q–W_K compares "
             "columns at relative distance 0.",
         )
-    settings = settings | {"absolute": True, "related": RELATED}
+    settings = settings | {"absolute": True, "related": RELATED, "related_absolute": False}
     return PairSimilarity(tuple(ordered), settings, model.provenance, notes)
 
 
@@ -224,13 +229,13 @@ def _drawn(n: int, sample: int | None, random: torch.Generator) -> Tensor:
 class _Tops:
     """Top tokens of vectors; those of the last right side are remembered."""
 
-    def __init__(self, model: "Model", k: int) -> None:
-        self.space, self.k = model.vocabulary, k
+    def __init__(self, model: "Model", k: int, *, absolute: bool) -> None:
+        self.space, self.k, self.absolute = model.vocabulary, k, absolute
         self._last: tuple[Tensor, Tensor] | None = None
 
     def of(self, vectors: Float[Tensor, "n d"]) -> Int[Tensor, "n k"]:
-        """The k tokens with the largest |x E|."""
-        return self.space.top_ids(vectors, self.k, absolute=True)[0]
+        """The k tokens with the largest x E, or |x E|."""
+        return self.space.top_ids(vectors, self.k, absolute=self.absolute)[0]
 
     def right(self, pairs: Pairs) -> Int[Tensor, "n k"]:
         """Those of a right side, which several kinds may share."""
@@ -238,19 +243,26 @@ class _Tops:
             self._last = (pairs.right, self.of(pairs.right))
         return self._last[1]
 
+    def similar(self, pairs: Pairs, order: Tensor) -> tuple[Tensor, Tensor]:
+        """Sim_k of the pairs, and of the same with their right sides in another order."""
+        left, right = self.of(pairs.left), self.right(pairs)
+        return jaccard(left, right), jaccard(left, right[order])
 
-def _compared(layer: int, pairs: Pairs, tops: _Tops, random: torch.Generator) -> LayerSimilarity:
-    left, right = tops.of(pairs.left), tops.right(pairs)
-    matching = jaccard(left, right)
-    shuffled = jaccard(left, right[unmatched(pairs.same, random)])
+
+def _compared(
+    layer: int, pairs: Pairs, sizes: _Tops, signed: _Tops, random: torch.Generator
+) -> LayerSimilarity:
+    order = unmatched(pairs.same, random)
+    matching, shuffled = sizes.similar(pairs, order)
+    related, by_chance = signed.similar(pairs, order)
     return LayerSimilarity(
         layer,
         pairs.kind,
         pairs.n_pairs,
         estimate(matching),
         estimate(shuffled),
-        float((matching >= RELATED).double().mean()),
-        float((shuffled >= RELATED).double().mean()),
+        float((related >= RELATED).double().mean()),
+        float((by_chance >= RELATED).double().mean()),
     )
 
 

@@ -12,6 +12,7 @@ from ..projection.related import RelatedPairs
 from .style import padded, words
 from .tables import GAP, shares
 from .view import joined, model_name, settings_line, shown
+from .views import related_rule
 
 if TYPE_CHECKING:
     from ..compare.grades import Grades
@@ -86,11 +87,9 @@ def heading_of_vectors(group: "VectorGroup", filters: Sequence[str]) -> Heading:
     return Heading(title, (about, *_notes(group.model)), VECTORS, ("tokens",))
 
 
-def heading_of_related(reading: "FeedForwardReading") -> Heading:
+def heading_of_related(reading: "FeedForwardReading", *, absolute: bool = False) -> Heading:
     """Above the share of related key-value pairs by layer."""
-    title = joined(
-        model_name(reading.model.provenance), "keys and values that share 15% of their top 100"
-    )
+    title = joined(model_name(reading.model.provenance), related_rule(0.15, 100, absolute=absolute))
     about = joined(
         "share of a layer's neurons, beside that of shuffled pairs, then the pairs most alike",
         settings_line({"norm": reading.norm}),

@@ -1,5 +1,6 @@
 """Which tables each kind of result is shown as."""
 
+import math
 from functools import singledispatch
 from importlib import import_module
 from itertools import zip_longest
@@ -154,18 +155,27 @@ def _(result: RelatedPairs) -> Sheet:
     columns = (
         Column("neuron", "number"),
         Column("key", "text", "key"),
-        Column("overlap", "text"),
+        Column("Sim", "text"),
         Column("shared tokens", "token", "value"),
     )
-    rows = tuple((p.neuron, p.key, f"{p.overlap:.0%}", _shared(p.shared)) for p in result.pairs)
-    k, least = result.settings.get("k"), result.settings.get("overlap", 0.0)
+    rows = tuple((p.neuron, p.key, f"{p.overlap:.2f}", _shared(p.shared)) for p in result.pairs)
+    k, least = result.settings["k"], result.settings["overlap"]
     name = f"layer {result.layer}{_expert(result.expert)}"
     title = joined(
         model_name(result.provenance),
-        f"{name}: keys and values that share {least:.0%} of their top {k}",
+        f"{name}: {related_rule(least, k, absolute=result.settings['absolute'])}",
     )
     about = joined("share of neurons: " + shares(result), settings_line(result.settings))
     return Sheet(title, about, (View(columns, rows),), origin(result.provenance))
+
+
+def related_rule(least: float, k: int, *, absolute: bool) -> str:
+    """`keys and values with Sim_100 of at least .15 (27 of 100 tokens shared)`."""
+    shared = math.ceil(2 * k * least / (1 + least) - 1e-9)
+    by = " by |score|" if absolute else ""
+    return (
+        f"keys and values with Sim_{k}{by} of at least {least:.2f} ({shared} of {k} tokens shared)"
+    )
 
 
 def shares(result: RelatedPairs) -> str:

@@ -71,6 +71,7 @@ def test_what_does_not_exist_is_one_line(run, tiny_gpt2, arguments):
         ("heads", "--circuit", "vo", "--distance", 1),
         ("ff", "--neuron", 3),
         ("ff", "--related", "--filter", "ascii"),
+        ("ff", "--absolute"),
         ("vectors", "--layer", 0),
         ("token",),
         ("check", "--layers", "a-b"),

@@ -119,6 +119,8 @@ def test_a_layer_shows_its_sharpest_neurons_first(run, tiny_gpt2, model):
 def test_json_of_related_neurons_is_the_result(run, tiny_gpt2, model):
     one = json.loads(run("ff", tiny_gpt2, "--related", "--layer", 2, "--json").stdout)
     assert one == model.related(2).to_dict()
+    either = run("ff", tiny_gpt2, "--related", "--absolute", "--layer", 2, "--json").stdout
+    assert json.loads(either) == model.related(2, absolute=True).to_dict()
     every = json.loads(run("ff", tiny_gpt2, "--related", "--json").stdout)
     assert every["layers"][2] == one and len(every["layers"]) == 3
 

@@ -15,8 +15,9 @@ from embspace.projection.similar import RELATED, pair_similarity, unmatched
 K = 20
 
 
-def tops(vectors: np.ndarray, table: np.ndarray) -> list[set[int]]:
-    scores = np.abs(vectors.astype(np.float64) @ table.astype(np.float64).T)
+def tops(vectors: np.ndarray, table: np.ndarray, *, signed: bool = False) -> list[set[int]]:
+    scores = vectors.astype(np.float64) @ table.astype(np.float64).T
+    scores = scores if signed else np.abs(scores)
     return [set(row.argsort()[-K:].tolist()) for row in scores]
 
 
@@ -45,7 +46,9 @@ def test_gated_keys_and_grouped_heads_match_their_partners(tiny_llama):
             expected = jaccards(tops(block[f"mlp.{key}_proj.weight"], table), values)
             row = found[layer, f"{key}–value"]
             assert row.matching.mean == pytest.approx(expected.mean())
-            assert row.share == pytest.approx((expected >= RELATED).mean())
+            vectors = block[f"mlp.{key}_proj.weight"], block["mlp.down_proj.weight"].T
+            signed = jaccards(*(tops(x, table, signed=True) for x in vectors))
+            assert row.share == pytest.approx((signed >= RELATED).mean())
             assert row.n_pairs == row.matching.n == 44
         # query head h reads key/value head h // 3; column j of one, row (column) j of the other
         rows = {name: block[f"self_attn.{name}_proj.weight"].reshape(-1, 8, 36) for name in "qkv"}
@@ -94,7 +97,8 @@ def test_a_planted_relation_is_found_whatever_its_sign(planted):
     rows = pair_similarity(embspace.load(planted()), k=K).layers
     for row in rows:
         if row.kind in ("key–value", "W_V–W_O"):
-            assert row.matching.mean == row.share == 1.0
+            assert row.matching.mean == 1.0
+            assert row.share == (0.0 if row.kind == "key–value" else 1.0)  # opposite ends
             assert row.shuffled.mean < 0.3
         else:
             assert row.matching.mean < 0.3

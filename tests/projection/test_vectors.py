@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 import embspace
 from embspace.errors import EmbspaceError
 from embspace.projection.related import jaccard
+from embspace.projection.similar import pair_similarity
 from embspace.projection.token import ROLES
 
 
@@ -86,12 +87,15 @@ def test_what_does_not_exist_is_refused_by_name(gpt2, read):
         eval(f"model.{read}", {"model": gpt2})
 
 
-def test_related_pairs_are_those_whose_top_tokens_overlap(gpt2, weights):
-    found = gpt2.related(1, k=20, overlap=0.1)
+@pytest.mark.parametrize("absolute", [None, False, True])
+def test_related_pairs_are_those_whose_top_tokens_overlap(gpt2, weights, absolute):
+    options = {} if absolute is None else {"absolute": absolute}
+    found = gpt2.related(1, k=20, overlap=0.1, **options)
     block = "transformer.h.1.mlp."
     E = weights["transformer.wte.weight"][:300].double()
-    keys = (weights[block + "c_fc.weight"].double().T @ E.T).abs().topk(20).indices
-    values = (weights[block + "c_proj.weight"].double() @ E.T).abs().topk(20).indices
+    keys = weights[block + "c_fc.weight"].double().T @ E.T
+    values = weights[block + "c_proj.weight"].double() @ E.T
+    keys, values = ((x.abs() if absolute else x).topk(20).indices for x in (keys, values))
     expected = {}
     for n, (a, b) in enumerate(zip(keys.tolist(), values.tolist(), strict=True)):
         similarity = len(set(a) & set(b)) / len(set(a) | set(b))
@@ -100,6 +104,16 @@ def test_related_pairs_are_those_whose_top_tokens_overlap(gpt2, weights):
     assert {p.neuron: p.overlap for p in found.pairs} == pytest.approx(expected)
     assert found.share["key"] == pytest.approx(len(expected) / 52)
     assert [p.overlap for p in found.pairs] == sorted(expected.values(), reverse=True)
+
+
+def test_related_shares_of_the_sample_are_those_of_signed_scores():
+    model = embspace.load("sample-gpt2")
+    signed = [100 * model.related(layer).share["key"] for layer in range(4)]
+    assert signed == pytest.approx([3.1, 17.7, 17.7, 19.8], abs=0.05)
+    either = [100 * model.related(layer, absolute=True).share["key"] for layer in range(4)]
+    assert either == pytest.approx([2.1, 7.3, 6.25, 17.7], abs=0.05)
+    pairs = pair_similarity(model, sample=None).kinds()["key–value"]
+    assert [100 * row.share for row in pairs] == pytest.approx(signed)
 
 
 def test_jaccard_of_a_set_with_itself_is_1_and_with_a_stranger_0():

@@ -29,7 +29,7 @@ def _(result: PairSimilarity) -> Sheet:
     title = joined(model_name(result.provenance), f"Sim_{k} of matching and of shuffled pairs")
     about = joined(
         "mean with its 95 % interval",
-        f"share of pairs of at least {settings.get('related', 0):.0%}",
+        f"share of related pairs: signed Sim_{k} of at least {settings.get('related', 0):.2f}",
         "all pairs" if sample is None else f"{sample} pairs a layer at most",
         settings_line(settings),
     )
