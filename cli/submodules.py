@@ -2,6 +2,8 @@
 
 import click
 
+from embspace.errors import EmbspaceError
+
 from . import options as o
 from .opening import Opening
 from .output import Output
@@ -14,6 +16,13 @@ from .texts import Followed, Reading, text_options
     "-l", "--layer", "layers", type=int, multiple=True, metavar="N", help="First linear block."
 )
 @click.option(
+    "--replace",
+    multiple=True,
+    metavar="PART,…",
+    help="What is made linear together: attn, ff, norm1, norm2, norms (both norms of a block), or "
+    "several between commas. Repeat for several sets.  [default: attn, ff and norms, one by one]",
+)
+@click.option(
     "--rows", type=click.IntRange(min=1), default=400, show_default=True, help="Lines to score."
 )
 @text_options
@@ -21,26 +30,38 @@ from .texts import Followed, Reading, text_options
 @o.opening_options
 @o.debug_option
 def command(
-    opening: Opening, output: Output, reading: Reading, layers: tuple[int, ...], rows: int
+    opening: Opening,
+    output: Output,
+    reading: Reading,
+    layers: tuple[int, ...],
+    replace: tuple[str, ...],
+    rows: int,
 ) -> None:
-    """How well the output survives when one kind of sub-module is linear from block l on.
+    """How well the output survives when a kind of sub-module is linear from block l on.
 
-    The least-squares map of each attention (feed-forward, norm) replaces it at every position, in
-    every block from l on; the rest of the model runs as it is. Beside it: all of it, from block l
-    on, as one map.
+    The least-squares map of each attention (feed-forward part, norm) replaces it at every position,
+    in every block from l on; the rest of the model runs as it is. The paper's "layer normalization"
+    is both norms of a block together. Beside it: all of it, from block l on, as one map.
 
     \b
         embspace submodules
         embspace submodules gpt2 --text wiki.txt -l 0 -l 6 --rows 200
+        embspace submodules gpt2 --replace attn,norms --replace norm1 --replace norm2
     """
-    from embspace.mapping.submodules import submodules
+    from embspace.mapping.submodules import parts_of, submodules
 
+    for one in replace:
+        try:
+            parts_of(one)
+        except EmbspaceError as error:
+            raise click.BadParameter(str(error), param_hint="--replace") from error
     model = opening.open()
     corpus = reading.corpus(model)
     with Followed() as bar:
         found = submodules(
             model,
             corpus,
+            replace=replace or None,
             layers=list(layers) or None,
             rows=rows,
             lines=reading.lines(corpus),

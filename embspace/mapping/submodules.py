@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..checking import indices
-from ..errors import ModelError
+from ..errors import EmbspaceError, ModelError
 from ..models.again import Batch, again
 from ..models.corpus import Corpus, default_corpus, read_corpus
 from ..models.passages import Passages, passages
@@ -32,20 +32,28 @@ if TYPE_CHECKING:
 N_ROWS = 400  # rows that are scored, unless asked otherwise: each needs many forward passes
 N_LAYERS = 8
 WORDS: dict[Part, str] = {
-    "attn_norm": "the norms before attention",
+    "attn_norm": "the first norms",
     "attn": "attention",
-    "ff_norm": "the norms before the feed-forward layers",
+    "ff_norm": "the second norms",
     "ff": "the feed-forward layers",
 }
+NORMS = "norms"  # both norms of a block together, which the paper calls layer normalization
+SPELLINGS: dict[str, tuple[Part, ...]] = {
+    **{part: (part,) for part in PARTS},
+    "norm1": ("attn_norm",),
+    "norm2": ("ff_norm",),
+    NORMS: ("attn_norm", "ff_norm"),
+}
+PAPERS = ("attn", "ff", NORMS)  # the sets of the paper's figure
 
 
 @dataclass(frozen=True)
 class SubmoduleScores(Result):
-    """How well the final output survives when, from block l on, one kind of sub-module is linear.
+    """How well the final output survives when, from block l on, a set of sub-modules is linear.
 
-    parts: "attn", "ff", "attn_norm", "ff_norm" -> one score for each first block l; blocks: the
-    whole rest of the model replaced by one map at state l, for comparison; r2: part -> block ->
-    held-out r² of its own map.
+    parts: the set ("attn", "ff", "norms", "attn,norms", …) -> one score for each first block l;
+    blocks: the whole rest of the model replaced by one map at state l, for comparison; r2: part
+    ("attn", "ff", "attn_norm", "ff_norm") -> block -> held-out r² of its own map.
     """
 
     parts: dict[str, tuple[LayerScore, ...]]
@@ -67,22 +75,62 @@ class SubmoduleScores(Result):
         }
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a first block and part."""
+        """One row a first block and set, with the r² of each part of the set in that block."""
         every = {**self.parts, "blocks": self.blocks}
         means = dict.fromkeys(name for one in self.blocks for name in one.flat())
         return [
-            {"replaced": name, "from_block": one.layer, "r2": self.r2.get(name, {}).get(one.layer)}
+            {"replaced": name, "from_block": one.layer}
+            | {f"r2_{part}": self._r2(name, part, one.layer) for part in self.r2}
             | means
             | one.flat()
             for name, each in every.items()
             for one in each
         ]
 
+    def _r2(self, name: str, part: str, layer: int) -> float | None:
+        """r² of a part's map in a block, where the set of that name holds the part."""
+        held = name in self.parts and part in parts_of(name)
+        return self.r2[part].get(layer) if held else None
+
+
+def parts_of(name: str) -> tuple[Part, ...]:
+    """`attn,norms` as the sub-modules it names, in the order of `PARTS`.
+
+    Args:
+        name: One or several of attn, ff, norm1 (attn_norm), norm2 (ff_norm) and norms (both norms
+            of a block), between commas.
+
+    Returns:
+        The sub-modules, each once.
+
+    Raises:
+        EmbspaceError: For any other name.
+    """
+    named: set[Part] = set()
+    for word in str(name).split(","):
+        found = SPELLINGS.get(word.strip())
+        if found is None:
+            raise EmbspaceError(
+                f"there is no sub-module {word.strip()[:40]!r}: give attn, ff, norm1, norm2 or "
+                "norms (both), several between commas."
+            )
+        named.update(found)
+    return tuple(part for part in PARTS if part in named)
+
+
+def set_name(parts: Iterable[Part]) -> str:
+    """The name of a set of sub-modules: `attn,norms` for attention and both norms."""
+    named = list(parts)
+    norms = [part for part in SPELLINGS[NORMS] if part in named]
+    others = [part for part in named if part not in norms]
+    return ",".join([*others, *([NORMS] if len(norms) == 2 else norms)])
+
 
 def submodules(
     model: "Model",
     text: str | Path | Corpus | list[str] | None = None,
     *,
+    replace: str | Iterable[str] | None = None,
     layers: Sequence[int] | None = None,
     rows: int = N_ROWS,
     lines: Iterable[int] | None = None,
@@ -96,12 +144,15 @@ def submodules(
 
     Each sub-module's map (least squares from its input to its output, at taken positions) replaces
     it at every position and in every block from l on, as in the paper's code; the rest of the model
-    runs as it is. layers: the first blocks l to try (default: eight of them); rows: how many
-    held-out lines are scored. Raises TextError, MapsError, ModelError.
+    runs as it is. replace: one set of sub-modules that are made linear together, or several, each a
+    name as `parts_of` takes it (default: attn, ff and norms, the paper's three); layers: the first
+    blocks l to try (default: eight of them); rows: how many held-out lines are scored.
+    Raises TextError, MapsError, ModelError, EmbspaceError for a sub-module that does not exist.
     """
     reason = why_no_head(model)
     if reason:
         raise ModelError(reason)
+    sets = sets_of(model, replace)
     corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
     split = split_lines(
         corpus, fit=fit_lines, score=lines, share=HELD_OUT, seed=options.get("seed", 0)
@@ -113,10 +164,10 @@ def submodules(
     taking = {name: options[name] for name in TAKING if name in options}
     taken = passages(model, corpus, lines=split.score[:rows], **taking)
     running = run(model, dtype=RUN_DTYPES[run_dtype], attention="fast")
-    work = _Replacing(running, maps, first, progress)
+    work = _Replacing(running, maps, sets, first, progress)
     work.run(taken)
     draws = work.draws(taken.settings["seed"])
-    found = {part: work.scores(part, draws) for part in work.parts}
+    found = {name: work.scores(name, draws) for name in sets}
     blocks = work.jumps(draws)
     settings = {
         "text": corpus.source,
@@ -136,6 +187,42 @@ def submodules(
     )
 
 
+def sets_of(model: "Model", asked: str | Iterable[str] | None) -> dict[str, tuple[Part, ...]]:
+    """Sets of sub-modules by name.
+
+    Args:
+        model: The model whose sub-modules are meant.
+        asked: One set, or several; None for those of the paper's that the model has.
+
+    Returns:
+        Name -> parts, in the order asked for.
+
+    Raises:
+        EmbspaceError: For a name that is none.
+        ModelError: Where no block has a part that was asked for.
+    """
+    names = PAPERS if asked is None else (asked,) if isinstance(asked, str) else tuple(asked)
+    if not names:
+        raise EmbspaceError("no sub-module was given: leave replace out for attn, ff and norms.")
+    own = {p for p in PARTS if any(has_part(model, l, p) for l in range(model.n_layers))}
+    found: dict[str, tuple[Part, ...]] = {}
+    for parts in map(parts_of, names):
+        lacking = [part for part in parts if part not in own]
+        if not lacking:
+            found[set_name(parts)] = parts
+        elif asked is not None:
+            raise ModelError(f"no block of {model.name} has {words_of(lacking)} to replace.")
+    return found
+
+
+def words_of(parts: Iterable[Part]) -> str:
+    """Sub-modules in words: `attention and both norms`."""
+    named = list(parts)
+    both = set(SPELLINGS[NORMS]) <= set(named)
+    words = [WORDS[part] for part in named if not (both and part in SPELLINGS[NORMS])]
+    return " and ".join([*words, *(["both norms"] if both else [])])
+
+
 def _first_blocks(model: "Model", layers: Sequence[int] | None) -> list[int]:
     if layers is not None:
         return indices(layers, model.n_layers, "layer")
@@ -152,56 +239,58 @@ class _Replacing:
     """Runs of the held-out passes with some sub-modules linear, compared with the true output."""
 
     def __init__(
-        self, running: Running, maps: Maps, first: Sequence[int], progress: Progress | None
+        self,
+        running: Running,
+        maps: Maps,
+        sets: dict[str, tuple[Part, ...]],
+        first: Sequence[int],
+        progress: Progress | None,
     ) -> None:
         self.running, self.maps, self.first, self.progress = running, maps, first, progress
-        self.model = running.model
-        self.parts: list[Part] = [
-            part
-            for part in PARTS
-            if any(has_part(self.model, l, part) for l in range(self.model.n_layers))
-        ]
+        self.model, self.sets = running.model, sets
         self.true: list[States] = []
-        self.finals: dict[tuple[Part, int], list[Tensor]] = {
-            (part, l): [] for part in self.parts for l in first
+        self.finals: dict[tuple[str, int], list[Tensor]] = {
+            (name, l): [] for name in sets for l in first
         }
 
     def run(self, taken: Passages) -> None:
-        """The last states with each part linear from each first block on."""
+        """The last states with each set linear from each first block on."""
         n_done, n_all = 0, len(self.finals) * taken.n_tokens
         for batch in again(self.running, taken.passages, layers=self.first):
             self.true.append(batch.states)
-            for (part, l), found in self.finals.items():
-                found.append(self._final(batch, part, l))
+            for (name, l), found in self.finals.items():
+                found.append(self._final(batch, self.sets[name], l))
                 n_done += batch.states.n_tokens
                 if self.progress:
                     self.progress("submodules", n_done, n_all)
 
-    def _final(self, batch: Batch, part: Part, first: int) -> Float[Tensor, "n d"]:
+    def _final(self, batch: Batch, parts: tuple[Part, ...], first: int) -> Float[Tensor, "n d"]:
         x = batch.streams[first]
         for l in range(first, self.model.n_layers):
-            with linear(self.running, self.maps, part, l):
+            with ExitStack() as stack:
+                for part in parts:
+                    stack.enter_context(linear(self.running, self.maps, part, l))
                 x = batch.block(l, x)
         return batch.taken(x)
 
-    def scores(self, part: Part, draws: Bootstrap) -> tuple[LayerScore, ...]:
+    def scores(self, name: str, draws: Bootstrap) -> tuple[LayerScore, ...]:
         """One score for each first block."""
-        return tuple(self._score(torch.cat(self.finals[part, l]), l, draws) for l in self.first)
+        return tuple(self._score(torch.cat(self.finals[name, l]), l, draws) for l in self.first)
 
     def lost(self) -> list[str]:
-        """A sentence for each part and first block after which some rows are no numbers.
+        """A sentence for each set and first block after which the states of some rows overflow.
 
         Maps see inputs that none was fitted on, and what one enlarges the next one enlarges again.
         """
         found = []
-        for (part, l), finals in self.finals.items():
+        for (name, l), finals in self.finals.items():
             finite = torch.isfinite(torch.cat(finals)).all(1)
             n = int((~finite).sum())
             if n:
                 found.append(
-                    f"With {WORDS[part]} linear from block {l} on, the states of {n} of "
-                    f"{len(finite)} rows grow beyond all numbers of the run: they count as wrong, "
-                    "and there is no Surprisal and no KL."
+                    f"With {words_of(self.sets[name])} linear from block {l} on, the states of {n} "
+                    f"of {len(finite)} rows overflow: they count as wrong, and there is no "
+                    "Surprisal and no KL."
                 )
         return found
 

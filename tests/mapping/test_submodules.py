@@ -1,15 +1,17 @@
 """Sub-modules made linear from a block on: against passes written out, and what cannot be said."""
 
+import itertools
 import json
 
 import pytest
 import torch
-from transformers import AlbertConfig, PreTrainedTokenizerFast
+from transformers import AlbertConfig, Olmo2Config, PreTrainedTokenizerFast
 
 import embspace
+from embspace.errors import EmbspaceError, ModelError
 from embspace.mapping.fitting import fit
 from embspace.mapping.maps import Maps
-from embspace.mapping.submodules import _Replacing
+from embspace.mapping.submodules import _Replacing, sets_of
 from embspace.models import replay
 from embspace.models.passages import Passages, passages
 from embspace.models.running import run
@@ -23,19 +25,19 @@ PARTS = {  # of a Llama block: where the sub-module begins, and where it ends
 }
 
 
-def changed(live, maps, part, first, ids):
-    """State L of a live Llama's pass with a part of all blocks from `first` on replaced."""
+def changed(live, maps, parts, first, ids):
+    """State L of a live Llama's pass with some parts of all blocks from `first` on replaced."""
     handles, seen = [], {}
-    for l, block in enumerate(live.model.layers):
+    for part, (l, block) in itertools.product(parts, enumerate(live.model.layers)):
         if l < first:
             continue
         begin, end = (block.get_submodule(name) for name in PARTS[part])
 
-        def keep(module, args, kwargs, l=l):
-            seen[l] = args[0] if args else kwargs["hidden_states"]
+        def keep(module, args, kwargs, l=l, part=part):
+            seen[l, part] = args[0] if args else kwargs["hidden_states"]
 
-        def replace(module, args, out, l=l):
-            return seen[l] @ maps[f"{l}.{part}.in", f"{l}.{part}.out"]
+        def replace(module, args, out, l=l, part=part):
+            return seen[l, part] @ maps[f"{l}.{part}.in", f"{l}.{part}.out"]
 
         handles += [
             begin.register_forward_pre_hook(keep, with_kwargs=True),
@@ -50,25 +52,67 @@ def changed(live, maps, part, first, ids):
     return last["x"][0]
 
 
-def test_scores_are_those_of_passes_with_the_part_replaced(tiny_llama, corpus):
+SETS = {  # as typed -> the key of its scores, and its parts
+    "attn": ("attn", ("attn",)),
+    "ff": ("ff", ("ff",)),
+    "norm1": ("attn_norm", ("attn_norm",)),
+    "ff_norm": ("ff_norm", ("ff_norm",)),
+    "norms": ("norms", ("attn_norm", "ff_norm")),
+    "norms, attn": ("attn,norms", ("attn_norm", "attn", "ff_norm")),
+    "norm2,attn": ("attn,ff_norm", ("attn", "ff_norm")),
+}
+
+
+def test_scores_are_those_of_passes_with_all_parts_of_a_set_replaced(tiny_llama, corpus):
     model = embspace.load(str(tiny_llama))
     fit_lines, lines = range(60), range(90, 102)
-    found = embspace.submodules(model, corpus, layers=[0, 1], fit_lines=fit_lines, lines=lines)
+    found = embspace.submodules(
+        model, corpus, replace=SETS, layers=[0, 1], fit_lines=fit_lines, lines=lines
+    )
+    assert list(found.parts) == [key for key, _ in SETS.values()]
     maps = fit(model, corpus, parts="submodules", lines=fit_lines, held_out=lines)
     taken = passages(model, corpus, lines=lines)
     live = run(model).module
     end = len(model.vocabulary)
-    for part in PARTS:
-        for first in (0, 1):
-            hits = []
-            for one in taken.passages:
-                mine, own = (
-                    replay.logits(model, changed(live, maps, part, start, one.ids)[one.keep[0]])
-                    for start in (first, model.n_layers)
-                )
-                hits.append(float(mine[:end].argmax() == own[:end].argmax()))
-            (score,) = (s for s in found.parts[part] if s.layer == first)
-            assert score.means["precision@1"] == pytest.approx(sum(hits) / len(hits)), part
+    for (key, parts), first in itertools.product(SETS.values(), (0, 1)):
+        kl = []
+        for one in taken.passages:
+            mine, own = (
+                replay.logits(model, changed(live, maps, parts, start, one.ids)[one.keep[0]])
+                for start in (first, model.n_layers)
+            )
+            p, q = own[:end].double().log_softmax(0), mine[:end].double().log_softmax(0)
+            kl.append(float((p.exp() * (p - q)).sum()))
+        (score,) = (s for s in found.parts[key] if s.layer == first)
+        assert score.means["kl"] == pytest.approx(sum(kl) / len(kl), rel=1e-3), key
+
+
+def test_the_default_is_the_papers_figure_with_both_norms_together(tiny_gpt2, corpus):
+    model = embspace.load(str(tiny_gpt2))
+    settings = {"layers": [1], "fit_lines": range(60), "lines": range(90, 110)}
+    found = embspace.submodules(model, corpus, **settings)
+    assert list(found.parts) == ["attn", "ff", "norms"]
+    alone = embspace.submodules(model, corpus, replace="norm1,norm2", **settings)
+    assert alone.parts["norms"] == found.parts["norms"]
+    (row,) = (row for row in found.rows() if row["replaced"] == "norms")
+    assert row["r2_attn_norm"] == found.r2["attn_norm"][1] and row["r2_attn"] is None
+    assert "both norms" in str(found)
+
+
+def test_a_model_without_norms_before_its_sub_modules_has_none_to_replace(save_model):
+    config = Olmo2Config(
+        vocab_size=304, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+        num_attention_heads=4, pad_token_id=0,
+    )  # fmt: skip
+    model = embspace.load(str(save_model(config)))
+    assert sets_of(model, None) == {"attn": ("attn",), "ff": ("ff",)}
+    with pytest.raises(ModelError, match="has both norms to replace"):
+        sets_of(model, "attn,norms")
+
+
+def test_an_unknown_sub_module_is_named(tiny_gpt2, corpus):
+    with pytest.raises(EmbspaceError, match="no sub-module 'mlp'"):
+        embspace.submodules(embspace.load(str(tiny_gpt2)), corpus, replace="attn,mlp")
 
 
 def test_one_map_of_the_rest_is_the_map_that_decodes_the_layer(tiny_gpt2, corpus):
@@ -110,7 +154,7 @@ def test_layers_that_share_a_module_are_each_replaced_by_their_own_map(
     expected = capture_all(running, passes, layers=[3])
     handle.remove()
     before.remove()
-    work = _Replacing(running, maps, [0], None)
+    work = _Replacing(running, maps, {"ff": ("ff",)}, [0], None)
     work.run(Passages(tuple(passes), 0, 0))
     found = torch.cat(work.finals["ff", 0])
     key = list(zip(*(torch.cat([getattr(s, n) for s in work.true]).tolist()
@@ -142,7 +186,7 @@ def test_rows_whose_states_overflow_count_as_wrong_and_are_counted(tiny_gpt2, co
         was[name] - 2 / 8 <= lost.means[name] <= min(was[name], 6 / 8) for name in lost.means
     )
     assert [note for note in found.notes if "2 of 8 rows" in note and "block 1 on" in note]
-    assert sum("grow beyond" in note for note in found.notes) == 1
+    assert sum("rows overflow" in note for note in found.notes) == 1
     cells = [row for row in found.rows() if row["replaced"] == "ff" and row["from_block"] == 1]
     assert cells[0]["kl"] is None and cells[0].keys() == found.rows()[-1].keys()
     assert "2 of 8 rows" in " ".join(str(found).split()) and json.loads(found.to_json())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...mapping.scoring import LayerScore
 from ...mapping.submodules import SubmoduleScores
 from ...mapping.transfer import Transfer
-from ..sheets.scores import PARTS
+from ..sheets.scores import part_title
 from ..view import clipped, shown
 from .figures import COLOURS, DASHES, MARKS, drawn
 
@@ -20,7 +20,8 @@ PRECISION = (("precision@1", "Precision@1"), ("precision@10", "Precision@10"))
 
 def plot_submodules(result: SubmoduleScores, path: str | Path) -> None:
     """Write Precision by the first block from which a part is linear; raises EmbspaceError."""
-    every = {PARTS[name]: each for name, each in result.parts.items()} | {"one map": result.blocks}
+    every = {part_title(name): each for name, each in result.parts.items()}
+    every |= {"one map": result.blocks}
     with drawn(path, 7.0, 2.9) as figure:
         panels = figure.subplots(1, len(PRECISION), sharey=True)
         for axes, (measure, label) in zip(panels, PRECISION, strict=True):
@@ -52,6 +53,7 @@ def _curve(axes: "Axes", scores: Sequence[LayerScore], measure: str, name: str, 
     """Means by layer, their 95 % intervals as a band."""
     layers = [score.layer for score in scores]
     low, high = zip(*(score.intervals[measure] for score in scores), strict=True)
+    n %= len(COLOURS)
     look = {"color": COLOURS[n], "linestyle": DASHES[n], "marker": MARKS[n], "markersize": 3}
     axes.plot(layers, [score.means[measure] for score in scores], label=name, **look)  # type: ignore[arg-type]
     axes.fill_between(layers, low, high, color=COLOURS[n], alpha=0.15, linewidth=0)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ...mapping.scoring import KS, LayerScore, Scores
-from ...mapping.submodules import SubmoduleScores
+from ...mapping.submodules import SubmoduleScores, parts_of
 from ...mapping.transfer import MEASURES, Transfer
 from ..view import Column, HeatMap, Sheet, View, joined, model_name, origin, shown
 from ..views import sheet
@@ -23,7 +23,18 @@ MEANING = (
     "and --json."
 )
 BARE = f"{MEASURED}95 % bootstrap intervals over texts are in --csv and --json."
-PARTS = {"attn": "attention", "ff": "feed-forward", "attn_norm": "norm 1", "ff_norm": "norm 2"}
+PARTS = {
+    "attn": "attention",
+    "ff": "feed-forward",
+    "attn_norm": "norm 1",
+    "ff_norm": "norm 2",
+    "norms": "both norms",
+}
+
+
+def part_title(name: str) -> str:
+    """`attn,norms` in words."""
+    return " + ".join(PARTS[part] for part in name.split(","))
 
 
 @sheet.register
@@ -126,22 +137,25 @@ def _(result: SubmoduleScores) -> Sheet:
         f"{result.settings.get('rows')} held-out positions",
         f"maps of {result.settings.get('rows_fitted')} rows",
     )
-    views = tuple(_part(PARTS[name], name, each, result) for name, each in result.parts.items())
+    views = tuple(
+        _part(part_title(name), name, each, result) for name, each in result.parts.items()
+    )
     blocks = _part("all of it, as one map from state l", "blocks", result.blocks, result)
     notes = (BARE, *result.notes, *origin(result.provenance))
     return Sheet(title, about, (*views, blocks), notes)
 
 
 def _part(title: str, name: str, scores: tuple[LayerScore, ...], result: SubmoduleScores) -> View:
-    of_maps = result.r2.get(name, {})
+    parts = [] if name == "blocks" else [p for p in parts_of(name) if p in result.r2]
+    heads = ["r² in l"] if len(parts) == 1 else [f"r² {PARTS[part]}" for part in parts]
     columns = [Column("from l", "number")]
-    columns += [Column("r² in l", "number", "faint", drop=2, digits=3)] if of_maps else []
+    columns += [Column(head, "number", "faint", drop=2, digits=3) for head in heads]
     kept = [f"precision@{k}" for k in (KS[0], KS[-1])] + ["surprisal", "kl"]
     columns += [Column(NAMES[m], "number", digits=3) for m in kept]
     rows = tuple(
         (
             one.layer,
-            *((of_maps.get(one.layer),) if of_maps else ()),
+            *(result.r2[part].get(one.layer) for part in parts),
             *(one.means.get(m) for m in kept),
         )
         for one in scores
