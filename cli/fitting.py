@@ -116,10 +116,11 @@ def _refined(model: "Model", maps: "Maps", corpus: "Corpus", reading: Reading) -
 
 def _require_room(path: Path, overwrite: bool) -> None:
     """Refuse before long work what could not be written after it."""
+    from embspace.cache import require_file
     from embspace.errors import EmbspaceError
 
-    if path.is_dir() or not path.parent.is_dir():
-        raise EmbspaceError(f"{path} cannot be written: give --out the name of a file.")
+    for file in (path, _state(path)):
+        require_file(file)
     if path.exists() and not overwrite:
         raise EmbspaceError(f"{path} is there already: give another --out, or --overwrite.")
 

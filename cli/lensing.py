@@ -130,10 +130,8 @@ def _corpus(model: Any, text: str | None, column: str | None, maps: tuple[str, .
 
 def _page(html: str) -> Path:
     """Refuse a page that could not be written before the work starts, not after."""
-    from embspace.errors import EmbspaceError
+    from embspace.cache import require_file
     from embspace.models.files import path_of
 
-    path = path_of(html)
-    if path.is_dir() or not path.parent.is_dir():
-        raise EmbspaceError(f"{html} cannot be written: give --html the name of a file.")
-    return path
+    require_file(html)
+    return path_of(html)

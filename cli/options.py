@@ -6,11 +6,12 @@ from typing import Any
 
 import click
 
+from embspace.cache import require_file
 from embspace.models.aliases import DEFAULT_SAMPLE
 
 from . import completion
 from .opening import Opening
-from .output import Output
+from .output import STDOUT, Output
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 DEBUG = {"on": False}  # whether this run shows tracebacks
@@ -107,6 +108,8 @@ def output_options(command: Command) -> Command:
             raise click.UsageError("--csv is empty: give a file, or - for stdout.")
         if as_json and csv:
             raise click.UsageError("give --json or --csv, not both.")
+        if csv is not None and csv != STDOUT:
+            require_file(csv)  # before the work, not after
         return command(output=Output(as_json, csv), **given)
 
     return with_output

@@ -35,18 +35,12 @@ def cache_folder(kind: str) -> Path:
 
 
 def write_atomically(path: Path, content: str | bytes, *, make_folder: bool = False) -> None:
-    """Write a file whole or not at all; links are followed, devices and pipes written to.
+    """Write a file whole or not at all; links are followed.
 
     `make_folder` creates the folder it lies in. Raises EmbspaceError, naming the file.
     """
-    with told(path):
-        content = content.encode("utf8") if isinstance(content, str) else content
-        target = _target(path, make_folder)
-        if target.exists() and not target.is_file():
-            target.write_bytes(content)
-            return
-        with _temporary(target) as name:
-            name.write_bytes(content)
+    with replacing(path, make_folder=make_folder) as name:
+        name.write_bytes(content.encode("utf8") if isinstance(content, str) else content)
 
 
 @contextmanager
@@ -54,19 +48,59 @@ def replacing(path: Path, *, make_folder: bool = False) -> Iterator[Path]:
     """A temporary name to write to; it takes the file's place afterwards, and is gone after an
     error. Raises EmbspaceError, naming the file, where it cannot be written.
     """
-    with told(path), _temporary(_target(path.expanduser(), make_folder)) as name:
+    with told(path), _temporary(require_file(path, make_folder=make_folder)) as name:
         yield name
 
 
-def _target(path: Path, make_folder: bool) -> Path:
-    target = path.resolve()
-    if make_folder:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    if target.is_dir():
-        raise EmbspaceError(f"{path} is a folder: give the name of a file to write.")
-    if not target.parent.is_dir():
-        raise EmbspaceError(f"{path} cannot be written: there is no folder {path.parent}.")
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """The same for a folder: an empty one to fill, which takes the place of `path` afterwards.
+
+    Raises EmbspaceError where `path` is anything but a folder, or cannot be written.
+    """
+    with told(path):
+        target = path.expanduser().resolve()
+        if target.exists() and not target.is_dir():
+            raise EmbspaceError(f"{path} is no folder: give the name of a new one.")
+        _require_folder(path, target.parent)
+        home = Path(tempfile.mkdtemp(prefix=unfinished(target.parent), dir=target.parent))
+        made = home / target.name
+        try:
+            made.mkdir(mode=0o755)
+            yield made
+            for file in made.rglob("*.safetensors"):  # the library makes them for their owner only
+                file.chmod(0o644)
+            os.replace(made, target)
+        finally:
+            shutil.rmtree(home, ignore_errors=True)
+
+
+def require_file(path: str | Path, *, make_folder: bool = False) -> Path:
+    """Where a file is to be written, links followed; to be called before long work, too.
+
+    Raises EmbspaceError for a folder, for what is no regular file (a device, a pipe or a socket
+    would be replaced by a file), and where the folder is missing or nothing may be written in it.
+    """
+    path = Path(path)
+    with told(path):
+        target = path.expanduser().resolve()
+        if make_folder:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        if target.is_dir():
+            raise EmbspaceError(f"{path} is a folder: give the name of a file to write.")
+        if target.exists() and not target.is_file():
+            raise EmbspaceError(
+                f"{path} is a device, pipe or socket, no file: give the name of a file to write."
+            )
+        _require_folder(path, target.parent)
     return target
+
+
+def _require_folder(path: Path, folder: Path) -> None:
+    if not folder.is_dir():
+        raise EmbspaceError(f"{path} cannot be written: there is no folder {folder}.")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise EmbspaceError(f"{path} cannot be written: no permission to write in {folder}.")
 
 
 @contextmanager

@@ -91,7 +91,8 @@ def test_files_are_written_to_what_is_there_and_folders_are_not_made(tmp_path):
         write_atomically(tmp_path / "none" / "x.csv", "x")
     assert ".embspace-" not in str(caught.value) and not any(tmp_path.iterdir())
     write_atomically(tmp_path / "made" / "x.csv", "x", make_folder=True)
-    write_atomically(Path(os.devnull), "x")
+    with pytest.raises(EmbspaceError, match="is a device"):
+        write_atomically(Path(os.devnull), "x")
     assert Path(os.devnull).is_char_device()
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(EmbspaceError, match="cannot be written"):

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
+from ...cache import replacing_folder
 from ...checking import index
 from ...errors import ModelError
 from ...models.files import check_safetensors, path_of, read_json_file
@@ -21,7 +22,7 @@ from ...models.seal import seal
 from ...models.states import padded
 from ..shared_tokens import shared_tokens
 from ..tuning.classifier import Head, averaged, read_head
-from ..tuning.folder import check_free, whole
+from ..tuning.folder import check_free
 from ..tuning.reading import Keep, longest, padding, read_texts
 from ..tuning.stream import states_of
 from .kernel import Kind, kernel
@@ -114,8 +115,7 @@ class Stitched(nn.Module):
         }
         said = json.dumps(record, indent=2) + "\n"
         tensors = {"kernel": self.kernel.contiguous()}
-        with whole(out) as made:
-            made.mkdir(mode=0o755)
+        with replacing_folder(out) as made:
             save_file(tensors, made / TENSORS, metadata={SEAL: seal(said, tensors)})
             (made / RECORD).write_text(said, encoding="utf8")
 

@@ -1,17 +1,14 @@
 """A fine-tuned classifier as a folder, and a training's saved state: whole or not there."""
 
 import json
-import os
 import shutil
-import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from ...cache import read_json, told, unfinished
+from ...cache import read_json, replacing, replacing_folder
 from ...errors import EmbspaceError
 from ...models.corpus import mark_of
 from ...models.messages import first_line
@@ -61,7 +58,7 @@ def save_state(path: Path, tensors: dict[str, Tensor], counts: dict[str, Any]) -
 
     kept = {name: tensor.contiguous() for name, tensor in tensors.items()}
     said = json.dumps(counts)
-    with whole(path) as made:
+    with replacing(path) as made:
         save_file(kept, made, metadata={"state": sealed(said, kept)})
 
 
@@ -85,8 +82,7 @@ def save_folder(
 
     Weights are kept in the dtype of the training: steps are smaller than what 16 bits tell apart.
     """
-    with whole(out) as made:
-        made.mkdir(mode=0o755)
+    with replacing_folder(out) as made:
         head = classifier.head
         tensors = {n: t.detach() for n, t in classifier.live.state_dict().items()}
         tensors |= {WEIGHT: head.weight.detach(), BIAS: head.bias.detach()}
@@ -114,17 +110,3 @@ def _copy_tokenizer(source: Path, target: Path) -> None:
         for file in source.glob(pattern):
             if file.is_file():
                 shutil.copyfile(file, target / file.name)
-
-
-@contextmanager
-def whole(target: Path) -> Iterator[Path]:
-    """A place beside a file or folder, which is moved there at the end."""
-    with told(target):
-        home = Path(tempfile.mkdtemp(prefix=unfinished(target.parent), dir=target.parent))
-        try:
-            yield home / target.name
-            for file in home.rglob("*.safetensors"):  # the library makes them for their owner only
-                file.chmod(0o644)
-            os.replace(home / target.name, target)
-        finally:
-            shutil.rmtree(home, ignore_errors=True)

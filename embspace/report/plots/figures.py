@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...cache import write_atomically
+from ...cache import require_file, write_atomically
 from ...errors import EmbspaceError
 from ...models.files import path_of
 
@@ -47,8 +47,7 @@ def require_plot(path: str | Path) -> Path:
     path = path_of(str(path))
     if path.suffix.lower().removeprefix(".") not in FORMATS:
         raise EmbspaceError(f"{path} is no figure's name: end it in .png, .svg or .pdf.")
-    if not path.parent.is_dir():
-        raise EmbspaceError(f"{path} cannot be written: there is no folder {path.parent}.")
+    require_file(path)
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
