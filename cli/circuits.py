@@ -34,6 +34,8 @@ def read_heads(
     norm: str,
     inverse: str,
     distance: int | None,
+    exclude_same: bool,
+    exclude_same_word: bool,
     **search: Any,
 ) -> None:
     """One head's tables, or a line a circuit over many heads."""
@@ -41,6 +43,7 @@ def read_heads(
 
     if distance is not None and circuit == "vo":
         raise click.UsageError("--distance applies to the QK circuit only.")
+    search["exclude_same"] = "word" if exclude_same_word else exclude_same
     one = layer is not None and head is not None
     circuits: tuple[Circuit, ...] = ("vo", "qk") if circuit == "both" else (circuit,)  # type: ignore[assignment]
     k = top or (TABLE if one else LINE)

@@ -9,10 +9,12 @@ from embspace.models.aliases import ALIASES, bundled_names
 
 FILTERS = {
     "ascii": "printable ASCII",
-    "alnum": "letters and digits",
+    "alnum": "ASCII letters and digits",
+    "unicode-alnum": "letters and digits of any script",
     "words": "a word's beginning, three or more letters",
     "text": "no special tokens",
-    "file:": "tokens of a text file",
+    "file:": "tokens of a text file, in any case",
+    "file-exact:": "tokens of a text file, as they are",
     "re:": "tokens that match a pattern",
 }
 

@@ -17,6 +17,11 @@ from .output import Output
 @o.top_option("5 a line, 30 with --layer and --head")
 @o.filter_option
 @click.option("--exclude-same", is_flag=True, help="Leave out pairs of a token with itself.")
+@click.option(
+    "--exclude-same-word",
+    is_flag=True,
+    help="Leave out pairs of one word too: equal but for case and a word-start mark (We, ·we).",
+)
 @click.option("--smallest", is_flag=True, help="The smallest scores instead of the largest.")
 @click.option("--token", metavar="T", help="Only pairs with this word, on either side.")
 @o.norm_option

@@ -134,9 +134,11 @@ filter_option = click.option(
     multiple=True,
     metavar="NAME",
     shell_complete=completion.filters,
-    help="Only tokens that are ascii, alnum, words (tokens that begin a word, with a leading space "
-    "or without ##, followed by three or more letters and nothing else; pieces such as ·Nicarag "
-    "pass), text (no special tokens), file:PATH (tokens of a text file) or re:PATTERN. "
+    help="Only tokens that are ascii, alnum (ASCII letters and digits), unicode-alnum, words "
+    "(tokens that begin a word, with a leading space or without ##, followed by three or more "
+    "letters and nothing else; pieces such as ·Nicarag pass), text (no special tokens), file:PATH "
+    "(tokens of a text file in any case, with or without a space), file-exact:PATH (those alone) "
+    "or re:PATTERN. "
     "Repeat to combine.",
 )
 circuit_option = click.option(

@@ -161,15 +161,17 @@ class VocabularySpace:
     def mask(self, filters: str | Iterable[str] = ()) -> Bool[Tensor, "V"] | None:
         """Ids that pass every filter; None when there is none.
 
-        `ascii`, `alnum`, `words` (whole words: a word start followed by three or more letters),
-        `text` (no special tokens), `file:PATH` (tokens of a text file), `re:PATTERN` (searched in
-        the token's text). All leave out special tokens and partial characters.
+        `ascii`, `alnum` (ASCII letters and digits), `unicode-alnum` (of any script), `words` (whole
+        words: a word start followed by three or more letters), `text` (no special tokens),
+        `file:PATH` (tokens of a text file, whatever their case and word start), `file-exact:PATH`
+        (those tokens alone), `re:PATTERN` (searched in the token's text). `ascii`, `alnum` and
+        `file` are the papers' code's rules. All leave out special tokens and partial characters.
         Raises VocabularyError for an unknown filter, a bad pattern, or when nothing passes.
         """
         names = filter_names(filters)
         if not names:
             return None
-        if names not in self._masks or any(name.startswith("file:") for name in names):
+        if names not in self._masks or any(name.startswith("file") for name in names):
             self._masks[names] = self._mask(names)
         return self._masks[names]
 
@@ -187,9 +189,12 @@ class VocabularySpace:
 
     def _test(self, name: str) -> Callable[[int, str], bool]:
         kind, _, argument = name.partition(":")
-        if kind == "file" and argument:
+        if kind == "file-exact" and argument:
             ids = self._ids_in_file(Path(argument))
             return lambda i, text: i in ids
+        if kind == "file" and argument:
+            words = {word_of(self.texts[i] or "") for i in self._ids_in_file(Path(argument))}
+            return lambda i, text: word_of(text) in words
         if kind == "re" and argument:
             try:
                 pattern = re.compile(argument)
@@ -202,8 +207,23 @@ class VocabularySpace:
         if name in _TESTS:
             return lambda i, text: _TESTS[name](text)
         raise VocabularyError(
-            f"unknown filter {name[:80]!r}: use ascii, alnum, words, text, file:PATH or re:PATTERN."
+            f"unknown filter {name[:80]!r}: use ascii, alnum, unicode-alnum, words, text, "
+            "file:PATH, file-exact:PATH or re:PATTERN."
         )
+
+    @cached_property
+    def word_numbers(self) -> Int[Tensor, "V"]:
+        """A number for each token, the same for tokens that are one word.
+
+        Case and the mark of a word's start aside: We, ·we and ##we are one word. Special tokens,
+        rows without a token and whitespace are words of their own.
+        """
+        seen: dict[str | int, int] = {}
+        found = [
+            seen.setdefault(i if text is None or i in self.special else word_of(text), len(seen))
+            for i, text in enumerate(self.texts)
+        ]
+        return torch.tensor(found)
 
     def _is_word(self, i: int, text: str) -> bool:
         marked = self._scheme in ("bytes", "metaspace")
@@ -398,12 +418,23 @@ def filter_names(filters: str | Iterable[str]) -> tuple[str, ...]:
     return names
 
 
+def word_of(text: str) -> str:
+    """A token's text without case, surrounding space and `##`, as the papers' code compares it."""
+    return _bare(text).lower() or text
+
+
+def _bare(text: str) -> str:
+    """Without surrounding space and the mark of a word's inside."""
+    return text.strip().removeprefix("##")
+
+
 def _printable_ascii(text: str) -> bool:
     return text.isascii() and text.isprintable() and bool(text.strip())
 
 
 _TESTS: dict[str, Callable[[str], bool]] = {
     "ascii": _printable_ascii,
-    "alnum": lambda text: text.strip().removeprefix("##").isalnum(),
+    "alnum": lambda text: text.isascii() and _bare(text).isalnum(),
+    "unicode-alnum": lambda text: _bare(text).isalnum(),
     "text": is_unicode,
 }

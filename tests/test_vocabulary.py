@@ -1,5 +1,8 @@
 """VocabularySpace: rows that are tokens, exact projections, filters, both inverses."""
 
+import re
+from typing import Any
+
 import pytest
 import torch
 
@@ -11,6 +14,14 @@ from embspace.vocabulary import VocabularySpace
 @pytest.fixture(scope="module")
 def space(tiny_gpt2) -> VocabularySpace:
     return embspace.load(tiny_gpt2).vocabulary
+
+
+def of_texts(texts: list[str | None], special: tuple[int, ...] = ()) -> VocabularySpace:
+    """A vocabulary of these tokens, whatever a tokenizer would make of them."""
+    space = VocabularySpace(torch.zeros(len(texts), 2), None)
+    given: dict[str, Any] = {"tokenizer": object(), "texts": texts, "special": set(special)}
+    vars(space).update(given)
+    return space
 
 
 def dense_top(space, vectors, k, sign=1.0):
@@ -140,7 +151,8 @@ def test_filters_keep_what_they_name_and_no_special_token(space):
     texts = space.texts
     for name, holds in {
         "ascii": lambda t: t.isascii(),
-        "alnum": lambda t: t.strip().isalnum(),
+        "alnum": lambda t: re.fullmatch("[A-Za-z0-9]+", t.strip()),
+        "unicode-alnum": lambda t: t.strip().isalnum(),
         "words": lambda t: t.startswith(" ") and t[1:].isalpha() and len(t) > 3,
         "re:^ [a-t]": lambda t: t[0] == " " and "a" <= t[1] <= "t",
     }.items():
@@ -152,8 +164,32 @@ def test_filters_keep_what_they_name_and_no_special_token(space):
 def test_a_corpus_filter_keeps_its_tokens_alone(space, tmp_path):
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("the cats and the dogs")
+    own = set(space.tokenizer("the cats and the dogs")["input_ids"])
+    exact = set(space.mask(f"file-exact:{corpus}").nonzero()[:, 0].tolist())
+    assert exact == own
+    words = {space.texts[i].strip().lower() or space.texts[i] for i in own}
     kept = set(space.mask(f"file:{corpus}").nonzero()[:, 0].tolist())
-    assert kept == set(space.tokenizer("the cats and the dogs")["input_ids"])
+    assert kept == {
+        i
+        for i, text in enumerate(space.texts)
+        if i not in space.special and (text.strip().lower() or text) in words
+    }
+    assert kept > own
+
+
+def test_alphanumeric_tokens_are_ascii_unless_any_script_is_asked_for():
+    space = of_texts(["a1", " b", "é", " ²", "日本", "##c", "-", "\u212a"])
+    for name, passing in (("alnum", [0, 1, 5]), ("unicode-alnum", [0, 1, 2, 3, 4, 5, 7])):
+        mask = space.mask(name)
+        assert mask is not None and mask.nonzero()[:, 0].tolist() == passing
+
+
+def test_tokens_of_one_word_have_one_number():
+    texts = ["We", " we", "we", "##we", " wet", " ", "\n", "<s>", None, "##"]
+    space = of_texts(texts, special=(7,))
+    numbers = space.word_numbers.tolist()
+    assert numbers[:4] == [0, 0, 0, 0]
+    assert len(set(numbers)) == len(texts) - 3
 
 
 @pytest.mark.parametrize("name", ["nouns", "re:[", "file:/no/such/file", "re:^zzzz$"])

@@ -109,12 +109,12 @@ def sizes(n_left: int, n_right: int) -> tuple[int, int]:
     return rows, columns
 
 
-def first_floor(seen: Screen, k: int, exclude_same: bool) -> float:
+def first_floor(seen: Screen, k: int, classes: Tensor | None) -> float:
     """A float32 score that k different pairs reach, found cheaply; minus infinity if k is large.
 
     The few longest rows are scored against all columns, then the columns that came out best
     against all rows; and the same from the columns. Each of the many counts with its best only,
-    so that no pair counts twice.
+    so that no pair counts twice. classes: rows of one class make no pair.
     """
     floor = -float("inf")
     for one, other in ((seen.left, seen.right), (seen.right, seen.left)):
@@ -123,8 +123,9 @@ def first_floor(seen: Screen, k: int, exclude_same: bool) -> float:
             if k > len(other.points):
                 break
             scores = other.points @ one.points[few].T
-            if exclude_same:
-                scores.masked_fill_(other.ids[:, None] == one.ids[few], -float("inf"))
+            if classes is not None:
+                same = classes[other.ids][:, None] == classes[one.ids[few]]
+                scores.masked_fill_(same, -float("inf"))
             best, which = scores.amax(dim=1).topk(max(k, min(SEEDS, len(scores))))
             floor = max(floor, float(best[k - 1]))
             few, one, other = which[:SEEDS], other, one

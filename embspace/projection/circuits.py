@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -15,7 +15,7 @@ from ..models.attention import Attention
 from ..models.model import fold, reading, writing
 from ..notation import CIRCUITS, INVERSES, NORMS, Circuit, Inverse, Norm
 from ..results import ListResult, Record
-from ..vocabulary import filter_names
+from ..vocabulary import VocabularySpace, filter_names
 from .factors import Factor
 from .pairs import TopPairs, top_of_rows, top_pairs
 
@@ -125,9 +125,24 @@ class HeadCircuit:
         *,
         smallest: bool = False,
         filters: str | Iterable[str] = (),
-        exclude_same: bool = False,
+        exclude_same: bool | Literal["word"] = False,
     ) -> CircuitPairs:
-        """The k largest (smallest) scores over all pairs that pass the filters, exactly."""
+        """Find the k largest scores over all pairs that pass the filters, exactly.
+
+        Args:
+            k: how many pairs.
+            smallest: the smallest scores instead.
+            filters: names of token filters; both tokens of a pair pass all of them.
+            exclude_same: True leaves out pairs of a token with itself; "word" also those that are
+                one word but for case and the mark of a word's start, as the papers' code does.
+
+        Returns:
+            The pairs, strongest first.
+
+        Raises:
+            EmbspaceError: k or exclude_same will not do.
+            VocabularyError: a filter is unknown, or nothing passes.
+        """
         filters = filter_names(filters)
         mask = self.model.vocabulary.mask(filters)
         found = top_pairs(
@@ -136,7 +151,7 @@ class HeadCircuit:
             smallest=smallest,
             rows=mask,
             columns=mask,
-            exclude_same=exclude_same,
+            exclude_same=same_rows(self.model.vocabulary, exclude_same),
         )
         return self._result(found, filters, smallest=smallest, exclude_same=exclude_same)
 
@@ -169,13 +184,14 @@ class HeadCircuit:
         swapped: bool,
         smallest: bool = False,
         filters: str | Iterable[str] = (),
-        exclude_same: bool = False,
+        exclude_same: bool | Literal["word"] = False,
     ) -> CircuitPairs:
         space, filters, k = self.model.vocabulary, filter_names(filters), positive(k)
         ids = space.token_ids(token)
         asked, about = self.factors[::-1] if swapped else self.factors
         mask = space.mask(filters)
-        options = {"smallest": smallest, "columns": mask, "exclude_same": exclude_same}
+        same = same_rows(space, exclude_same)
+        options = {"smallest": smallest, "columns": mask, "exclude_same": same}
         lists = top_of_rows(asked, about, ids, k, **options)
         i, j, score = (torch.cat([getattr(x, name) for x in lists]) for name in ("i", "j", "score"))
         order = torch.argsort(score, descending=not smallest, stable=True)[:k]
@@ -221,6 +237,14 @@ class HeadCircuit:
             self.model.provenance,
             self.notes,
         )
+
+
+def same_rows(space: VocabularySpace, exclude_same: bool | str) -> bool | Tensor:
+    """What `exclude_same` leaves out, as the search takes it; "word" is a number for each word."""
+    if isinstance(exclude_same, bool):
+        return exclude_same
+    one_of(exclude_same, ("word",), "exclude_same")
+    return space.word_numbers
 
 
 def circuit_notes(

@@ -19,6 +19,7 @@ from .sweep import Sweep
 __all__ = ["Factor", "TopPairs", "top_of_rows", "top_pairs"]
 
 Ids = Tensor | Sequence[int] | None
+Same = bool | Tensor  # pairs left out: none, i = j, or rows of one class
 BATCH = 1 << 23
 
 
@@ -46,7 +47,7 @@ def top_pairs(
     smallest: bool = False,
     rows: Ids = None,
     columns: Ids = None,
-    exclude_same: bool = False,
+    exclude_same: Same = False,
 ) -> TopPairs:
     """The k largest (or smallest) entries of P Q^T, P = E A and Q = F B, exactly.
 
@@ -55,7 +56,8 @@ def top_pairs(
 
     left: E (V × d), A (d × d_h); right: F (V' × d'), B (d' × d_h). rows, columns: ids or boolean
     masks of the rows of E and of F that take part; answers keep the tables' numbering.
-    exclude_same: leave out i = j. Fewer than k pairs are returned only where no more exist.
+    exclude_same: leave out i = j; or, given a number for every row (of both tables alike), pairs of
+    rows with one number. Fewer than k pairs are returned only where no more exist.
 
     How: both sides are projected into the basis that balances them; a high floor under the k-th
     score comes from the longest rows and their best partners; blocks of like rows are ruled out
@@ -77,14 +79,15 @@ def top_pairs(
         found = top_pairs(turned, right, k, **options)
         return TopPairs(found.i, found.j, -found.score)
     row_ids, column_ids = _ids(rows, left, "rows"), _ids(columns, right, "columns")
-    k = min(k, _count_pairs(left, right, row_ids, column_ids, exclude_same))
+    classes = _classes(exclude_same, left, right)
+    k = min(k, _count_pairs(left, right, row_ids, column_ids, classes))
     if k == 0:
         nothing = torch.empty(0, dtype=torch.int64)
         return TopPairs(nothing, nothing, torch.empty(0, dtype=torch.float64))
     with full_float32():
         seen = screen(left, right, row_ids, column_ids)
         pool = Pool(k, exact_scores(left, right, seen.scale))
-        Sweep(seen, pool, exclude_same).run()
+        Sweep(seen, pool, classes).run()
     i, j, score = pool.result()
     return TopPairs(i, j, score / seen.scale)
 
@@ -113,15 +116,36 @@ def _count(factor: Factor, ids: Tensor | None) -> int:
 
 
 def _count_pairs(
-    left: Factor, right: Factor, rows: Tensor | None, columns: Tensor | None, exclude_same: bool
+    left: Factor,
+    right: Factor,
+    rows: Tensor | None,
+    columns: Tensor | None,
+    classes: Tensor | None,
 ) -> int:
     """How many pairs take part."""
     n_pairs = _count(left, rows) * _count(right, columns)
-    if not exclude_same:
+    if classes is None:
         return n_pairs
     sides = ((left, rows), (right, columns))
-    here, there = (torch.arange(f.n_rows) if ids is None else ids.cpu() for f, ids in sides)
-    return n_pairs - int(torch.isin(here, there).sum())
+    n_classes = int(classes.max()) + 1
+    here, there = (
+        torch.bincount(classes[: f.n_rows] if ids is None else classes[ids], minlength=n_classes)
+        for f, ids in sides
+    )
+    return n_pairs - int((here * there).sum())
+
+
+def _classes(exclude_same: Same, left: Factor, right: Factor) -> Tensor | None:
+    """A number for every row of either table; pairs of rows with one number are left out."""
+    n, device = max(left.n_rows, right.n_rows), left.table.device
+    if isinstance(exclude_same, bool):
+        return torch.arange(n, device=device) if exclude_same else None
+    if exclude_same.shape != (n,) or int(exclude_same.min()) < 0:
+        raise EmbspaceError(
+            f"exclude_same: {n} numbers from 0 on, one a row, are needed, "
+            f"got {tuple(exclude_same.shape)}"
+        )
+    return exclude_same.to(device)
 
 
 def _ids(given: Ids, factor: Factor, name: str) -> Tensor | None:
@@ -153,7 +177,7 @@ def top_of_rows(
     *,
     smallest: bool = False,
     columns: Ids = None,
-    exclude_same: bool = False,
+    exclude_same: Same = False,
 ) -> list[TopPairs]:
     """The k strongest entries of each asked row of P Q^T, P = E A and Q = F B, in float64.
 
@@ -168,13 +192,16 @@ def top_of_rows(
     asked = torch.as_tensor(i, dtype=torch.int64).reshape(-1)
     _ids(asked, left, "i")
     numbers = torch.arange(right.n_rows) if column_ids is None else column_ids.cpu()
+    classes = _classes(exclude_same, left, right)
+    classes = None if classes is None else classes.cpu()
     sign = -1.0 if smallest else 1.0
     found: list[TopPairs] = []
     for part in asked.split(max(1, BATCH // max(1, len(numbers)))):
         scores, blur = _dense_rows(left, right, part, column_ids)
         for row, values, error in zip(part, scores.mul_(sign), blur.tolist(), strict=True):
-            if exclude_same:
-                values[(numbers == row).to(values.device)] = -float("inf")
+            if classes is not None:
+                same = classes[numbers] == classes[row]
+                values[same.to(values.device)] = -float("inf")
             near = _near_top(values, k, error)
             j = numbers[near]
             score = exact_scores(left, right, 1.0)(row.expand(len(j)), j) * sign

@@ -22,10 +22,10 @@ MANY = 1 << 30
 class Sweep:
     """Every pair of blocks whose ceiling reaches the pool's floor is computed, best rows first."""
 
-    def __init__(self, seen: Screen, pool: Pool, exclude_same: bool) -> None:
-        self.seen, self.pool, self.exclude_same = seen, pool, exclude_same
+    def __init__(self, seen: Screen, pool: Pool, classes: Tensor | None) -> None:
+        self.seen, self.pool, self.classes = seen, pool, classes
         slack = seen.largest_margin()
-        pool.floor = first_floor(seen, pool.k, exclude_same) - slack
+        pool.floor = first_floor(seen, pool.k, classes) - slack
         one, other = seen.left, seen.right
         tails = tail_norms(one), tail_norms(other)
         rows = alive(one, tails[0], other, tails[1], pool.floor - slack)
@@ -78,8 +78,8 @@ class Sweep:
     def keep(self, i: Tensor, j: Tensor) -> None:
         """Pool the pairs that their float32 scores and rounding margins leave in the running."""
         one, other = self.seen.left, self.seen.right
-        if self.exclude_same:
-            different = one.ids[i] != other.ids[j]
+        if self.classes is not None:
+            different = self.classes[one.ids[i]] != self.classes[other.ids[j]]
             i, j = i[different], j[different]
         step = max(1, GATHER // one.points.shape[1])
         for i_part, j_part in zip(i.split(step), j.split(step), strict=True):

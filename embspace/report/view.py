@@ -155,6 +155,12 @@ def joined(*parts: str) -> str:
     return " · ".join(part for part in parts if part)
 
 
+_SAME = {
+    True: "no pairs of a token with itself",
+    "word": "no pairs of one word (case and word start aside)",
+}
+
+
 def settings_line(settings: dict[str, Any]) -> str:
     """How a result was found, in words: norms, inverse, filters, distance."""
     filters = ", ".join(shown(str(name)) for name in settings.get("filters") or ())
@@ -164,5 +170,5 @@ def settings_line(settings: dict[str, Any]) -> str:
         "pseudo-inverse" if settings.get("inverse") == "pinv" else "",
         f"relative distance {distance}" if distance is not None else "",
         f"filter {filters}" if filters else "",
-        "no pairs of a token with itself" if settings.get("exclude_same") else "",
+        _SAME.get(settings.get("exclude_same", False), ""),
     )

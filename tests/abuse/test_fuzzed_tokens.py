@@ -130,7 +130,8 @@ def test_labels_survive_a_second_look(texts):
 
 FILTERS = {
     "ascii": lambda t: t.isascii() and t.isprintable() and t.strip() != "",
-    "alnum": lambda t: t.strip().removeprefix("##").isalnum(),
+    "alnum": lambda t: t.isascii() and t.strip().removeprefix("##").isalnum(),
+    "unicode-alnum": lambda t: t.strip().removeprefix("##").isalnum(),
     "text": lambda t: not any(0xD800 <= ord(c) <= 0xDFFF for c in t),
     "re:[a-z]": lambda t: re.search("[a-z]", t) is not None,
     "re:^$": lambda t: re.search("^$", t) is not None,

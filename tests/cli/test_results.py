@@ -38,6 +38,14 @@ def test_json_of_options_is_the_result(run, tiny_gpt2, model):
     assert json.loads(found.stdout) == expected.to_dict()
 
 
+def test_pairs_of_one_word_are_left_out_on_request(run, tiny_gpt2, model):
+    where = ("heads", tiny_gpt2, "--layer", 0, "--head", 1, "--circuit", "vo")
+    found = run(*where, "--exclude-same-word", "--json")
+    expected = model.heads[0, 1].vo.top_pairs(exclude_same="word")
+    assert json.loads(found.stdout) == expected.to_dict()
+    assert "no pairs of one word" in run(*where, "--exclude-same-word").stdout
+
+
 def test_json_of_all_heads_is_the_survey(run, tiny_gpt2, model):
     found = json.loads(run("heads", tiny_gpt2, "--json").stdout)
     assert found == {"heads": [result.to_dict() for result in model.survey()]}

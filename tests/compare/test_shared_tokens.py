@@ -128,7 +128,7 @@ def test_added_tokens_are_matched_among_themselves_only():
 
 
 def test_filters_hold_on_both_sides():
-    shared = shared_tokens(space(BYTE_LEVEL), space(METASPACE), filters="alnum")
+    shared = shared_tokens(space(BYTE_LEVEL), space(METASPACE), filters="unicode-alnum")
     assert BYTE_LEVEL.convert_ids_to_tokens(shared.ids_a.tolist()) == [
         "Ġthe",
         "the",
@@ -136,7 +136,7 @@ def test_filters_hold_on_both_sides():
         "Ã©",
         "Ġx",
     ]
-    assert shared.to_dict()["filters"] == ["alnum"]
+    assert shared.to_dict()["filters"] == ["unicode-alnum"]
 
 
 def test_ids_are_one_to_one():

@@ -90,6 +90,21 @@ def test_filters_and_excluded_pairs_apply_before_the_search(model, weights):
     assert [(p.i, p.j) for p in pairs] == [(i, j) for i, j, _ in strongest(scores, 25)]
 
 
+def test_pairs_of_one_word_are_left_out_whatever_its_case_and_start(model, weights):
+    numbers = model.vocabulary.word_numbers
+    same = numbers[:, None] == numbers[None]
+    assert int(same.sum()) > len(numbers) + 20
+    scores = dense(weights, "vo").masked_fill(same, -torch.inf)
+    circuit = model.heads[LAYER, HEAD].vo
+    pairs = circuit.top_pairs(40, exclude_same="word").pairs
+    assert [(p.i, p.j) for p in pairs] == [(i, j) for i, j, _ in strongest(scores, 40)]
+    (i,) = [x.ids[0] for x in model.vocabulary.find(" the") if x.single]
+    row = circuit.row(" the", 5, exclude_same="word")
+    assert [p.j for p in row.pairs] == scores[i].topk(5).indices.tolist()
+    with pytest.raises(EmbspaceError, match="exclude_same"):
+        circuit.top_pairs(3, exclude_same="case")  # type: ignore[arg-type]
+
+
 def test_the_result_is_a_dict_with_ids_scores_and_labels(model):
     result = model.heads[LAYER, HEAD].vo.top_pairs(3)
     first = result.to_dict()["pairs"][0]

@@ -30,7 +30,7 @@ def dense_top(
     smallest: bool = False,
     rows: Tensor | None = None,
     columns: Tensor | None = None,
-    exclude_same: bool = False,
+    exclude_same: bool | Tensor = False,
 ) -> list[tuple[int, int, float]]:
     """The k strongest pairs by sorting everything."""
     scores = dense_scores(left, right)
@@ -40,10 +40,22 @@ def dense_top(
         (i, j, float(scores[i, j]))
         for i in sorted(set(allowed_i))
         for j in sorted(set(allowed_j))
-        if not (exclude_same and i == j)
+        if not _same(exclude_same, i, j)
     ]
     sign = 1 if smallest else -1
     return sorted(listed, key=lambda pair: (sign * pair[2], pair[0], pair[1]))[:k]
+
+
+def _same(exclude_same: bool | Tensor, i: int, j: int) -> bool:
+    if isinstance(exclude_same, bool):
+        return exclude_same and i == j
+    return bool(exclude_same[i] == exclude_same[j])
+
+
+def classes(left: Factor, right: Factor, seed: int) -> Tensor:
+    """A number for every row, a few rows each."""
+    n = max(left.n_rows, right.n_rows)
+    return torch.randint(0, max(1, n // 3), (n,), generator=torch.Generator().manual_seed(seed))
 
 
 def assert_same(found: TopPairs, expected: list[tuple[int, int, float]], scores: Tensor) -> None:
@@ -97,7 +109,7 @@ def make(kind: str, n_rows: int, d: int, d_h: int, seed: int) -> Factor:
     shape=st.tuples(st.integers(1, 40), st.integers(1, 40), st.integers(1, 12), st.integers(1, 8)),
     k=st.sampled_from([1, 2, 7, 50, 5000]),
     smallest=st.booleans(),
-    exclude_same=st.booleans(),
+    exclude_same=st.sampled_from([False, True, "classes"]),
     filtered=st.booleans(),
     seed=st.integers(0, 10_000),
 )
@@ -106,7 +118,7 @@ def test_equals_sorting_the_dense_product(
     shape: tuple[int, int, int, int],
     k: int,
     smallest: bool,
-    exclude_same: bool,
+    exclude_same: bool | str,
     filtered: bool,
     seed: int,
 ) -> None:
@@ -118,7 +130,8 @@ def test_equals_sorting_the_dense_product(
         generator = torch.Generator().manual_seed(seed)
         rows = torch.randint(0, n_rows, (n_rows,), generator=generator)
         columns = torch.randint(0, n_columns, (n_columns // 2,), generator=generator)
-    options = {"smallest": smallest, "exclude_same": exclude_same, "columns": columns}
+    same = classes(left, right, seed) if exclude_same == "classes" else exclude_same
+    options = {"smallest": smallest, "exclude_same": same, "columns": columns}
     expected = dense_top(left, right, k, rows=rows, **options)
     found = top_pairs(left, right, k, rows=rows, **options)
     assert_same(found, expected, dense_scores(left, right))
@@ -130,7 +143,7 @@ def test_equals_sorting_the_dense_product(
     shape=st.tuples(st.integers(1, 30), st.integers(1, 30), st.integers(1, 12), st.integers(1, 8)),
     k=st.sampled_from([1, 5, 100]),
     smallest=st.booleans(),
-    exclude_same=st.booleans(),
+    exclude_same=st.sampled_from([False, True, "classes"]),
     seed=st.integers(0, 10_000),
 )
 def test_rows_equal_the_dense_product(
@@ -138,7 +151,7 @@ def test_rows_equal_the_dense_product(
     shape: tuple[int, int, int, int],
     k: int,
     smallest: bool,
-    exclude_same: bool,
+    exclude_same: bool | str,
     seed: int,
 ) -> None:
     n_rows, n_columns, d, d_h = shape
@@ -147,7 +160,8 @@ def test_rows_equal_the_dense_product(
     generator = torch.Generator().manual_seed(seed)
     asked = torch.randint(0, n_rows, (n_rows,), generator=generator)
     columns = torch.randint(0, n_columns, (n_columns,), generator=generator)
-    options = {"smallest": smallest, "exclude_same": exclude_same, "columns": columns}
+    same = classes(left, right, seed) if exclude_same == "classes" else exclude_same
+    options = {"smallest": smallest, "exclude_same": same, "columns": columns}
     found = top_of_rows(left, right, asked.tolist(), k, **options)
     assert len(found) == len(asked)
     for row, mine in zip(asked, found, strict=True):

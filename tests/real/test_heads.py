@@ -28,13 +28,24 @@ def test_neighbours_of_a_capital_are_capitals(smollm2):
     assert {"·London", "·France", "·Berlin"} <= labels
 
 
-def test_a_neuron_of_superlatives_is_related_by_key_and_value(smollm2):
-    related = embspace.load(smollm2).related(20)
-    first = related.pairs[0]
-    assert (first.neuron, first.key) == (172, "gate")
-    assert {"·smallest", "·largest", "·greatest"} <= set(first.shared)
-    for key, share in related.share.items():
-        assert share > 2 * related.share_shuffled[key]
+def test_neurons_of_comparison_are_related_by_key_and_value(smollm2):
+    model = embspace.load(smollm2)
+    for absolute, neuron, words in (
+        (False, 204, {"·more", "·better", "·less"}),
+        (True, 172, {"·smallest", "·largest", "·greatest"}),
+    ):
+        related = model.related(20, absolute=absolute)
+        first = related.pairs[0]
+        assert (first.neuron, first.key) == (neuron, "gate")
+        assert words <= set(first.shared)
+        for key, share in related.share.items():
+            assert share > 2 * related.share_shuffled[key]
+
+
+def test_alphanumeric_tokens_are_ascii_as_in_the_papers_code(smollm2):
+    vocabulary = embspace.load(smollm2).vocabulary
+    ascii_, every = (int(vocabulary.mask(name).sum()) for name in ("alnum", "unicode-alnum"))
+    assert (ascii_, every - ascii_) == (47_088, 435)
 
 
 @pytest.mark.slow
