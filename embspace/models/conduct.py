@@ -24,9 +24,12 @@ IDLE_ENDS = ("_token_id", "dropout", "_pdrop", "_dropout_prob", "_coef")
 
 def settings_of(config: Any) -> dict[str, Any]:
     """Entries of a config that may change what the model computes of a text, as JSON has them."""
-    every = json.loads(json.dumps(config.to_dict(), default=str))
+    return _without_idle(json.loads(json.dumps(config.to_dict(), default=str)))
+
+
+def _without_idle(every: dict[str, Any]) -> dict[str, Any]:
     return {
-        name: value
+        name: _without_idle(value) if isinstance(value, dict) else value
         for name, value in every.items()
         if name not in IDLE and not name.startswith("_") and not name.endswith(IDLE_ENDS)
     }

@@ -38,6 +38,11 @@ class Running:
         """The config that the text blocks read."""
         return text_part(self.module.config)
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype in which the blocks compute: that of their parameters."""
+        return next(p.dtype for p in self.block(0).parameters() if p.is_floating_point())
+
     @cached_property
     def base(self) -> Any:
         """The live model without its prediction head."""
@@ -45,20 +50,21 @@ class Running:
 
     def block(self, layer: int) -> nn.Module:
         """The module of a block. Raises ModelError where the live model has none of that path."""
-        path = self._block_path(layer)
+        path = self.block_path(layer)
         if path not in self._modules:
             raise ModelError(f"the live {type(self.module).__name__} has no module {path}.")
         return self._modules[path]
 
     def part(self, layer: int, names: str | None) -> nn.Module | None:
         """The first of a block's spellings (`a|b`) that the live model has, or None."""
-        return self._first(self._block_path(layer) + ".", names)
+        return self._first(self.block_path(layer) + ".", names)
 
     def base_part(self, names: str | None) -> nn.Module | None:
         """The same below the base model."""
         return self._first(self.prefix, names)
 
-    def _block_path(self, layer: int) -> str:
+    def block_path(self, layer: int) -> str:
+        """Path of a block inside the live model."""
         layout = self.model.layout
         return self.prefix + layout.block(layer).removeprefix(layout.prefix).removesuffix(".")
 
@@ -105,18 +111,39 @@ def run(
     module = _load(model, config, n_layers, dtype, chosen, device_map)
     if device_map is None:
         module = module.to(model.device)
-    return attach(model, module.eval(), n_layers=n_layers)
+    return _located(model, module.eval(), n_layers)
 
 
-def attach(model: "Model", module: Any, *, n_layers: int | None = None) -> Running:
+def attach(model: "Model", module: Any) -> Running:
     """A live transformers model that is there already, seen with the names of its checkpoint.
 
-    Its weights and its mode stay as they are. Raises ModelError where its parts lie elsewhere,
-    or hold no values (meta tensors).
+    It is run in eval mode, and gets its own mode back after every run. Reads all weights once, to
+    compare them; what is changed afterwards is not noticed.
+
+    Args:
+        model: The checkpoint that the live model was loaded from.
+        module: A transformers model, in any dtype and on any device.
+
+    Returns:
+        The live model, for `lens(…, running=…)` and `capture`.
+
+    Raises:
+        ModelError: Its parts lie elsewhere or hold no values (meta tensors), or a setting or a
+            tensor is not the checkpoint's: the first that differs is named.
     """
     if any(parameter.is_meta for parameter in module.parameters()):
         raise ModelError("the live model's weights are not loaded: some are meta tensors.")
-    n_layers = model.n_layers if n_layers is None else n_layers
+    running = _located(model, module, model.n_layers)
+    for layer in range(model.n_layers):
+        running.block(layer)
+    from .live_weights import require_same
+
+    require_same(running)
+    return running
+
+
+def _located(model: "Model", module: Any, n_layers: int) -> Running:
+    """A live model, with the path of its base found by its embedding."""
     embedding = module.get_input_embeddings()
     paths = [name for name, m in module.named_modules() if m is embedding]
     own = [name for name in paths if name.endswith(model.family.embedding)]
@@ -217,8 +244,13 @@ def _refuse_contradictions(model: "Model", found: dict[str, Any]) -> None:
         )
     missing: list[str] = list(found.get("missing_keys") or [])
     for name in sorted(missing):
-        if not any(part.startswith(BESIDE) for part in name.split(".")):
+        if not is_beside(name):
             raise ModelError(f"{model.folder} lacks {name}, which its config asks for.")
+
+
+def is_beside(name: str) -> bool:
+    """Whether a tensor belongs to a part that no text's states pass through."""
+    return any(part.startswith(BESIDE) for part in name.split("."))
 
 
 def _refuse_unused(model: "Model", found: dict[str, Any], n_layers: int) -> None:
@@ -228,9 +260,8 @@ def _refuse_unused(model: "Model", found: dict[str, Any], n_layers: int) -> None
     unused = set(found.get("unexpected_keys") or ())
     blocks = tuple(layout.block(l) for l in range(n_layers))
     for name in sorted(name for name in checkpoint.names if name.startswith(blocks)):
-        is_bias = name.endswith(".bias") and len(checkpoint.shape(name)) == 1  # masks have more
         named = unused & {name, name.removeprefix(layout.prefix)}
-        if named and (is_bias or name.endswith(".weight")):
+        if named and checkpoint.is_weight(name):
             raise ModelError(
                 f"{model.folder} holds {name}, for which transformers' {model.config.model_type} "
                 "has no place: what it runs is not the model that was trained."

@@ -13,7 +13,7 @@ from ..errors import EmbspaceError, ModelError
 from .messages import first_line
 from .rotary import alike_up_to, forget_lengths
 from .running import Running
-from .states import require_finite
+from .states import eval_mode, require_finite
 
 if TYPE_CHECKING:
     from .model import Model
@@ -28,11 +28,11 @@ def steps(
 
     The prompt is read once; then each chosen token alone, beside cached keys and values. Where a
     longer text turns all its tokens anew (see `alike_up_to`), the whole text is read at each step.
-    choose: state L (1 × d) -> id of the next token. Raises ModelError where the model can't run,
-    StateError where a state is not finite.
+    choose: state L (1 × d) -> id of the next token. The module runs in eval mode and gets its own
+    mode back. Raises ModelError where the model can't run, StateError where a state is not finite.
     """
     kept: States = {}
-    with ExitStack() as stack, torch.no_grad():
+    with ExitStack() as stack, torch.no_grad(), eval_mode(running.module):
         for handle in _hooks(running, kept):
             stack.callback(handle.remove)
         most = alike_up_to(running.text_config)

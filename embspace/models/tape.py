@@ -14,6 +14,7 @@ from ..errors import EmbspaceError, ModelError
 from .feed_forward import expert_keys, expert_paths
 from .messages import first_line
 from .running import Running
+from .states import eval_mode
 
 RECORDER = "embspace_recorder"
 _CURRENT: ContextVar["Tape | None"] = ContextVar("embspace_tape", default=None)
@@ -88,6 +89,7 @@ class Tape:
         with ExitStack() as stack:
             for handle in self._hooks():
                 stack.callback(handle.remove)
+            stack.enter_context(eval_mode(self.running.module))
             stack.enter_context(_recording(self))
             stack.enter_context(torch.no_grad())
             cache = {"use_cache": False} if self.running.model.family.causal else {}

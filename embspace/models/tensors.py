@@ -58,6 +58,10 @@ class Checkpoint:
         if name not in self._where:
             raise ModelError(f"{self.folder} holds no tensor {name!r}.")
 
+    def is_weight(self, name: str) -> bool:
+        """Whether a name is that of a weight or a bias; masks called bias have more axes."""
+        return name.endswith(".weight") or (name.endswith(".bias") and len(self.shape(name)) == 1)
+
     def tensor(self, name: str) -> Tensor:
         """The stored tensor, memory-mapped, in its stored dtype. Raises ModelError when packed."""
         self._require(name)

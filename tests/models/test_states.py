@@ -147,10 +147,11 @@ def test_a_real_row_that_is_not_finite_stops_with_layer_and_line(model, live, va
 
 
 def test_a_part_that_is_not_finite_stops_the_run_too(model, live):
+    running = attach(model, live)
     with torch.no_grad():
         live.transformer.h[1].mlp.c_proj.bias[3] = float("nan")
     with pytest.raises(StateError, match="ff of block 1 of line 1"):
-        capture_all(attach(model, live), passes_of([5]), layers=(), parts=("ff",))
+        capture_all(running, passes_of([5]), layers=(), parts=("ff",))
 
 
 def test_half_precision_that_overflows_is_an_error_and_no_token(tiny_llama):
@@ -204,11 +205,35 @@ def test_a_live_model_with_fewer_blocks_is_refused_and_gets_no_hook(model):
 
 
 # a caller's own model --------------------------------------------------------------------
-def test_a_callers_own_model_yields_the_states_of_its_own_weights(model, live):
+@pytest.mark.parametrize("name", ["transformer.wte.weight", "transformer.h.2.mlp.c_fc.bias"])
+def test_a_live_model_of_other_weights_is_refused_by_the_tensor_that_differs(model, live, name):
     with torch.no_grad():
-        live.transformer.wte.weight += 1.0
-    changed = capture_all(attach(model, live), passes_of([6]))
-    assert not torch.allclose(changed.layers[0], capture_all(run(model), passes_of([6])).layers[0])
+        live.get_parameter(name).view(-1)[-1] += 1.0
+    with pytest.raises(ModelError, match=f"its {name} holds other numbers"):
+        attach(model, live)
+
+
+def test_a_live_model_of_other_settings_is_refused_by_the_setting(model, live):
+    live.config.layer_norm_epsilon = 0.1
+    with pytest.raises(ModelError, match=r"layer_norm_epsilon 0\.1 instead of 1e-05"):
+        attach(model, live)
+
+
+def test_a_live_model_with_more_parameters_than_its_checkpoint_is_refused(model, live):
+    live.transformer.h[1].mlp.register_parameter("added", nn.Parameter(torch.zeros(3)))
+    with pytest.raises(ModelError, match=r"it holds transformer\.h\.1\.mlp\.added"):
+        attach(model, live)
+
+
+def test_a_live_model_that_lacks_a_bias_of_its_checkpoint_is_refused(model, live):
+    live.transformer.h[1].mlp.c_fc.bias = None
+    with pytest.raises(ModelError, match=r"it has no transformer\.h\.1\.mlp\.c_fc\.bias"):
+        attach(model, live)
+
+
+def test_the_dtype_of_a_live_model_is_that_of_its_parameters(model, live):
+    assert attach(model, live).dtype == torch.float32
+    assert attach(model, live.to(torch.bfloat16)).dtype == torch.bfloat16
 
 
 def test_weights_that_are_not_loaded_are_refused_at_once(model):

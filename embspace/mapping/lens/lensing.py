@@ -1,6 +1,6 @@
 """A prompt through the lens: each layer of one forward pass, decoded at each position. [DIN] §4"""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -62,7 +62,8 @@ def lens(
     generate: so many new tokens, greedily; the grid then has a column for each of them. inside:
     also after each block's attention, for maps through `submodules` (fitted now if None).
     special: with the tokenizer's own special tokens, once. Natural logarithms; probabilities over
-    the V named tokens. State L gives the model's own logits. Cost: one forward pass and one head
+    the V named tokens. State L gives the model's own logits. running: a live model of these weights
+    (`attach`), run in eval mode. Cost: one forward pass and one head
     product a state. [DIN] §4
     Raises TextError, VocabularyError, MapsError, ModelError, EmbspaceError.
     """
@@ -73,13 +74,20 @@ def lens(
     lenses, notes = named_maps(model, maps, text, **looking, **fit_options)
     if inside and submodules is None and any(m is not None for m in lenses.values()):
         submodules, _ = fitted(model, text, parts="submodules", progress=progress, **fit_options)
-    running = running or run(model, dtype=model.dtype, attention="fast")
+    if running is None:
+        running = run(model, dtype=model.dtype, attention="fast")
+    elif running.model.checkpoint.fingerprint != model.checkpoint.fingerprint:
+        raise ModelError(
+            f"the live model is {running.model.name}'s, not {model.name}'s: attach it to the "
+            "model that is read."
+        )
     if generate:
         ids, states = work.generated(running, framed, positive(generate, "generate"))
     else:
         ids, states = framed, work.captured(running, framed, positions)
     grids, answers = work.grids(states, lenses, submodules)
-    return work.result(ids, states, grids, answers, lenses, (*notes, *work.notes), generate)
+    notes = (*notes, *work.notes, *_other_dtype(model, running))
+    return work.result(ids, states, grids, answers, lenses, notes, generate, running)
 
 
 def default_prompt(model: "Model") -> str:
@@ -262,6 +270,7 @@ class _Lensing:
         lenses: Mapping[str, Maps | None],
         notes: Iterable[str],
         generate: int,
+        running: Running,
     ) -> Lens:
         """What is shown, with the labels of every token that occurs."""
         labels = self.model.vocabulary.labels
@@ -281,6 +290,7 @@ class _Lensing:
             "probabilities": POLICY,
             "padded_rows": padding,
             "causal": self.model.family.causal,
+            "run_dtype": str(running.dtype).removeprefix("torch."),
         }
         said = f"{padding} padded rows of the head are no tokens and take no part."
         return Lens(
@@ -308,6 +318,12 @@ def _grid(names: list[str], below: Reading | None, last: Reading | None, final: 
     if last is not None:
         names = [*names, final]
     return Grid(tuple(names), **{name: torch.cat(tensors) for name, tensors in parts.items()})
+
+
+def _other_dtype(model: "Model", running: Running) -> Iterator[str]:
+    if running.dtype != model.dtype:
+        ran, read_in = (str(x).removeprefix("torch.") for x in (running.dtype, model.dtype))
+        yield f"The live model ran in {ran}; its states were decoded in {read_in}."
 
 
 def _about(maps: Maps | None) -> dict[str, Any] | None:
