@@ -21,7 +21,7 @@ OPTIONS = (
         default=5,
         show_default=True,
         metavar="M",
-        help="Most activated vectors of each part.",
+        help="Most activated vectors of each part, after the nonlinearity.",
     ),
     click.option(
         "--per-text",

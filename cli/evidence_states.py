@@ -21,7 +21,9 @@ def command(opening: Opening, output: Output, **given: Any) -> None:
 
     At a position, of the k top tokens of the state after a block, the share that is among the top
     tokens of any of the m most activated vectors of that block: feed-forward keys (gate and up
-    apart) and values, columns of W_V, rows of W_O. Beside it the same with positions permuted.
+    apart) and values, columns of W_V, rows of W_O. Most activated: the largest activations after
+    the nonlinearity (gated: times the up side); for W_V and W_O the largest inputs of the output
+    matrix. Beside it the same with positions permuted.
     Bundled samples run on our own sentences, others on Wikipedia unless --text says otherwise.
 
     \b

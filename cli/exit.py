@@ -69,11 +69,12 @@ def command(opening: Opening, output: Output, reading: Reading, **given: Any) ->
     """Leave early, through maps and as states are: blocks saved against answers kept.
 
     Fixed exit: every position leaves after l blocks. Confidence exit: a position leaves after the
-    first block whose decoded prediction has p₁ − p₂ > 0.9 λ + 0.1 exp(−4 t / N). λ and l are chosen
-    for the target on half of the held-out lines; all figures are of the other half. Net counts what
-    looking costs. --generate then writes text whose tokens really stop at their exit, beside the
-    full model's in the same run: time, tokens a second, agreement, by how caches are filled.
-    --json prints the result's to_dict(), of --generate the text's.
+    first block whose decoded prediction has p₁ − p₂ > 0.9 λ + 0.1 exp(−4 t / N): t is its place in
+    the text, from 0, N the mean number of tokens up to and with a scored position. λ and l are
+    chosen for the target on half of the held-out lines; all figures are of the other half. Net
+    counts what looking costs. --generate then writes text whose tokens really stop at their exit,
+    beside the full model's in the same run: time, tokens a second, agreement, by how caches are
+    filled. --json prints the result's to_dict(), of --generate the text's.
 
     \b
         embspace exit

@@ -98,8 +98,9 @@ def state_overlap(
 
     R_k at a position: of the k top tokens of the hidden state (through the final norm, and a masked
     model's transform), the share that is among the k top tokens of any of the m vectors with the
-    largest activations. Activations: of the feed-forward layer for its keys (gate and up apart)
-    and values; the inputs of the output matrix, value vectors mixed by attention, for columns of
+    largest activations. Activations: what multiplies the feed-forward values, after the
+    nonlinearity (gated: times the up side) and with its sign, for keys (gate and up apart) and
+    values; the inputs of the output matrix, value vectors mixed by attention, for columns of
     W_V and rows of W_O. `against`: "state" after the same block [§4.2] or the "final" one [B.2].
     `texts`: a Corpus, a file, sentences, or nothing (a few of the model's own kind); `per_text`
     random positions of each; intervals take texts as drawn, not positions.

@@ -54,9 +54,10 @@ class PairFit:
 class Maps(Result):
     """Linear maps between states of one model (or between the ends of its sub-modules).
 
-    `maps[l, l2]` is A (d × d); `maps.apply(x, l, l2)` is x A (+ b). Spaces are named by layer
-    number, or `3.attn.in`, `3.attn.out` for sub-modules. `about` records model, hash, tokenizer,
-    text, positions, rows, seed, kind and dtypes.
+    `maps[l, l2]` is A (d × d); `maps.apply(x, l, l2)` is x A (+ b), x a row. The matrices that the
+    paper's authors published meet columns (mat @ v): theirs are the transposes A^T of ours.
+    Spaces are named by layer number, or `3.attn.in`, `3.attn.out` for sub-modules. `about` records
+    model, hash, tokenizer, text, positions, rows, seed, kind and dtypes.
     """
 
     about: dict[str, Any]

@@ -129,7 +129,8 @@ def alternate(
     """Precision@1 of schedules of real blocks and jumps that end at L, against blocks run.
 
     A jump l → l' replaces the states of all positions of the sequence, not only the one that is
-    scored, by mat_{l→l'}: the blocks after it attend over mapped states, as in the official code.
+    scored, by mat_{l→l'}: the blocks after it attend over mapped states. No code of
+    the paper for this is public: this is our reading of its text.
     schedules: of "single" (n blocks, then one jump to L: fixed exit), "rr" (weighted round robin,
     every a + b that divides L), "rr:A,B", "r2" (for every number of blocks run the largest product
     of r² of the jumps; dynamic programming, r² below 1e-6 counts as 1e-6) and "best" (found by

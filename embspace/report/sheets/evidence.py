@@ -149,7 +149,7 @@ def _(result: StateOverlap) -> Sheet:
     )
     about = joined(
         f"share of the state's top {settings.get('k')} tokens named by its {settings.get('m')} "
-        "most activated vectors; permuted: by those of another position",
+        "most activated vectors (after the nonlinearity); permuted: by those of another position",
         f"{settings.get('n_positions')} positions of {settings.get('n_texts')} texts",
         f"{shown(str(settings.get('text')))} (hash {settings.get('text_hash')})",
         "95 % intervals over texts",
