@@ -79,8 +79,10 @@ def working(what: str) -> AbstractContextManager[Any]:
     """A spinner on stderr that says what is being done; nothing where that is no terminal."""
     from rich.text import Text
 
+    from embspace.report.progress import moving
+
     screen = console(stderr=True)
-    return screen.status(Text(what)) if screen.is_terminal else nullcontext()
+    return screen.status(Text(what)) if moving(screen) else nullcontext()
 
 
 def prove(model: "ReadableModel") -> None:

@@ -186,10 +186,10 @@ class Followed:
         self._tasks: dict[str, Any] = {}
 
     def __enter__(self) -> "Followed":
-        from embspace.report.progress import bar
+        from embspace.report.progress import bar, moving
 
         screen = console(stderr=True)
-        if screen.is_terminal:
+        if moving(screen):
             self._bar = bar(screen).__enter__()
         return self
 

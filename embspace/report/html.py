@@ -35,9 +35,13 @@ CSS = """
 """
 
 
+# Notebooks typeset `$…$` in what they show; elements of these classes are left alone.
+NO_MATHS = "tex2jax_ignore mathjax_ignore"
+
+
 def as_html(result: Any) -> str:
     """A result as one HTML fragment with its own style, readable on light and dark pages."""
-    return f'<div class="embspace"><style>{CSS}</style>{fragment(result)}</div>'
+    return f'<div class="embspace {NO_MATHS}"><style>{CSS}</style>{fragment(result)}</div>'
 
 
 def fragment(result: Any) -> str:

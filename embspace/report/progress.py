@@ -18,9 +18,17 @@ from rich.text import Text
 Item = TypeVar("Item")
 
 
+def moving(console: Console) -> bool:
+    """Whether what moves (a bar, a spinner) may be drawn: on a real terminal only.
+
+    FORCE_COLOR asks for colours in a file or pipe, where every frame would stay.
+    """
+    return console.is_terminal and not console.is_dumb_terminal and console.file.isatty()
+
+
 def tracked(items: Iterable[Item], total: int, what: str, console: Console) -> Iterator[Item]:
     """The items as they come, counted by a bar on `console`, which is gone afterwards."""
-    if not console.is_terminal or total < 2:
+    if not moving(console) or total < 2:
         yield from items
         return
     with bar(console) as shown:

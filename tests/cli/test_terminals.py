@@ -124,3 +124,10 @@ def test_a_terminal_without_unicode_is_no_error(process, awkward):
     shown, errors = running.communicate()
     assert running.returncode == 0 and errors == ""
     assert "->" in shown and r"\u65e5" in shown
+
+
+def test_forced_colours_bring_no_moving_frames_into_a_pipe(process, tiny_gpt2):
+    """FORCE_COLOR asks for colours; a spinner or bar would leave its frames in a log."""
+    for command in (("heads", tiny_gpt2, *HEAD), ("ff", tiny_gpt2)):
+        _, errors = process(*command, FORCE_COLOR="1", TERM="xterm-256color").communicate()
+        assert "\x1b[" not in errors and "checking" not in errors

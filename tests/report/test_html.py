@@ -75,3 +75,10 @@ def test_every_kind_of_result_has_a_fragment(model):
 def test_notebooks_find_it(model):
     result = model.heads[0, 0].vo.top_pairs(5)
     assert result._repr_html_() == as_html(result)
+
+
+def test_notebooks_typeset_no_token_as_mathematics(model):
+    """MathJax leaves elements of these classes alone: 2 by the first name, 3 by the second."""
+    html = as_html(model.heads[0, 0].vo.top_pairs(5))
+    classes = html.split('class="', 1)[1].split('"', 1)[0].split()
+    assert {"embspace", "tex2jax_ignore", "mathjax_ignore"} <= set(classes)

@@ -1,6 +1,8 @@
 """Figures are whole files of the kind asked for, the same each time, or a clear refusal."""
 
 import builtins
+import os
+import subprocess
 import sys
 from dataclasses import replace
 
@@ -92,3 +94,53 @@ def test_lines_differ_in_more_than_colour():
     assert len(COLOURS) == len(DASHES) == len(MARKS)
     for each in (COLOURS, DASHES, MARKS):
         assert len(set(map(str, each))) == len(each)
+
+
+DRAW = """
+import sys
+from embspace.report.plots.figures import drawn
+with drawn(sys.argv[1], 3, 2) as figure:
+    axes = figure.subplots()
+    axes.plot([1, 2], [3, 4])
+    axes.set_title("50 $ and 3_4")
+"""
+
+
+def _drawn_by_a_process(path, folder, **env):
+    command = [sys.executable, "-c", DRAW, str(path)]
+    done = subprocess.run(command, cwd=folder, env=os.environ | env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return path.read_bytes()
+
+
+def test_neither_mplbackend_nor_matplotlibrc_changes_a_figure(tmp_path):
+    """A notebook's backend is unknown to other environments; usetex needs a TeX installation."""
+    plain, rc = tmp_path / "plain", tmp_path / "rc"
+    for folder in (plain, rc):
+        folder.mkdir()
+    lines = ("text.usetex: True", "backend: GTK4Agg", "font.size: 33", "axes.grid: True")
+    (rc / "matplotlibrc").write_text("\n".join(lines))
+    wanted = _drawn_by_a_process(plain / "x.svg", plain, MPLBACKEND="")
+    assert _drawn_by_a_process(rc / "x.svg", rc) == wanted
+    for backend in ("module://matplotlib_inline.backend_inline", "module://no_such", "qtagg"):
+        assert _drawn_by_a_process(plain / "x.svg", plain, MPLBACKEND=backend) == wanted
+
+
+def test_a_figure_leaves_the_users_settings_alone(tmp_path):
+    import matplotlib
+
+    with matplotlib.rc_context({"font.size": 33, "text.usetex": True}):
+        before = dict(matplotlib.rcParams)
+        with drawn(tmp_path / "x.svg", 2, 2) as figure:
+            figure.suptitle("x")
+        assert dict(matplotlib.rcParams) == before
+
+
+def test_the_inverse_figure_has_plain_numbers_on_its_axis(tiny_gpt2, tmp_path):
+    from embspace.projection.inverse import inverse_check
+    from embspace.report.plots.evidence import plot_evidence
+
+    plot_evidence(inverse_check(embspace.load(tiny_gpt2)), tmp_path / "x.svg")
+    text = (tmp_path / "x.svg").read_text(encoding="utf8")
+    assert "mathdefault" not in text and "$" not in text
+    assert ">10<" in text and ">100<" in text

@@ -14,7 +14,7 @@ from ...projection.inverse import InverseCheck
 from ...projection.similar import PairSimilarity
 from ..sheets.evidence import INVERSE_NAMES, VECTOR_NAMES
 from ..view import clipped
-from .figures import COLOURS, DASHES, MAP, MARKS, drawn
+from .figures import COLOURS, DASHES, MAP, MARKS, drawn, require_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,6 +59,9 @@ def _(result: StateOverlap, path: str | Path) -> None:
 
 @plot_evidence.register
 def _(result: InverseCheck, path: str | Path) -> None:
+    require_plot(path)
+    from matplotlib.ticker import NullFormatter
+
     names = list(dict.fromkeys(point.vectors for point in result.points))
     with drawn(path, PANEL * len(names), HEIGHT) as figure:
         panels = figure.subplots(1, len(names), squeeze=False, sharey=True)[0]
@@ -68,6 +71,8 @@ def _(result: InverseCheck, path: str | Path) -> None:
                 x, y = [p.k for p in points], [p.cosine for p in points]
                 axes.plot(x, y, label=INVERSE_NAMES[inverse], **_look(n))
             axes.set_xscale("log")
+            axes.xaxis.set_major_formatter("{x:.0f}")  # powers are maths, which we do not parse
+            axes.xaxis.set_minor_formatter(NullFormatter())
             axes.set_title(VECTOR_NAMES[name])
             axes.set_xlabel("entries kept (k)")
         panels[0].set_ylabel("cosine with X X^T")

@@ -1,6 +1,8 @@
 """What all figures share: style, colours, and a file that appears whole or not at all."""
 
 import io
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,23 +50,44 @@ def require_plot(path: str | Path) -> Path:
     if path.suffix.lower().removeprefix(".") not in FORMATS:
         raise EmbspaceError(f"{path} is no figure's name: end it in .png, .svg or .pdf.")
     require_file(path)
+    _matplotlib()
+    return path
+
+
+def _matplotlib() -> Any:
+    """The library, whatever MPLBACKEND says: a notebook's is unknown to other environments.
+
+    We draw on a Figure of our own, without pyplot, so no window system is ever asked for.
+    """
+    asked = os.environ.get("MPLBACKEND")
+    if asked is not None and "matplotlib" not in sys.modules:
+        os.environ["MPLBACKEND"] = "agg"
     try:
-        import matplotlib  # noqa: F401
+        import matplotlib
     except ImportError as error:
         raise EmbspaceError(
             "figures need matplotlib: install it with  pip install 'embspace[plot]'."
         ) from error
-    return path
+    finally:
+        if asked is not None:
+            os.environ["MPLBACKEND"] = asked
+    return matplotlib
+
+
+def _style(matplotlib: Any) -> dict[str, Any]:
+    """Matplotlib's own defaults under our style: a user's matplotlibrc changes no figure."""
+    kept = ("backend", "backend_fallback", "interactive")  # the user's windows stay as they are
+    return {k: v for k, v in matplotlib.rcParamsDefault.items() if k not in kept} | STYLE
 
 
 @contextmanager
 def drawn(path: str | Path, width: float, height: float) -> Iterator["Figure"]:
     """An empty figure (inches) in our style; it is written to `path` when its block ends."""
     path = require_plot(path)
-    import matplotlib
+    matplotlib = _matplotlib()
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(_style(matplotlib)):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure
         write_atomically(path, _bytes(figure, path.suffix.lower().removeprefix(".")))
