@@ -5,34 +5,63 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .passages import OFFSET_FROM_PAD
+
 if TYPE_CHECKING:
     from .model import Model
 
 SMALL = ("*.json", "*.txt", "*.model")  # config, tokenizer and its tables
-# What a config says that changes no state of a text: names, training, generation, storage.
+# What a config says that changes no state of a text: names, labels, training, generation, what is
+# returned beside, storage, and the parts that read images and sound.
 IDLE = frozenset(
     {
-        *("_name_or_path", "architectures", "auto_map", "transformers_version", "dtype"),
-        *("torch_dtype", "use_cache", "output_attentions", "output_hidden_states", "return_dict"),
-        *("id2label", "label2id", "problem_type", "task_specific_params", "initializer_range"),
-        *("initializer_factor", "is_decoder", "gradient_checkpointing", "pretraining_tp"),
-        *("tie_word_embeddings", "vocab_size", "classifier_dropout", "finetuning_task"),
+        *("_name_or_path", "architectures", "auto_map", "transformers_version", "tokenizer_class"),
+        *("dtype", "torch_dtype", "use_bfloat16", "torchscript", "pretraining_tp"),
+        *("use_cache", "cache_implementation", "gradient_checkpointing", "chunk_size_feed_forward"),
+        *("output_attentions", "output_hidden_states", "output_router_logits", "output_scores"),
+        *("return_dict", "use_return_dict", "return_dict_in_generate", "tie_last_hidden_states"),
+        *("id2label", "label2id", "num_labels", "problem_type", "finetuning_task"),
+        *("task_specific_params", "initializer_range", "initializer_factor", "init_std"),
+        *("tie_word_embeddings", "vocab_size", "classifier_dropout", "vision_config"),
+        *("audio_config", "vision_feature_layer", "vision_feature_select_strategy"),
+        *("mm_tokens_per_image", "image_seq_length", "projector_hidden_act"),
+        *("max_length", "min_length", "do_sample", "early_stopping", "num_beams", "temperature"),
+        *("num_beam_groups", "num_return_sequences", "top_p", "typical_p", "repetition_penalty"),
+        *("length_penalty", "diversity_penalty", "no_repeat_ngram_size", "bad_words_ids"),
+        *("encoder_no_repeat_ngram_size", "suppress_tokens", "begin_suppress_tokens"),
+        *("remove_invalid_values", "exponential_decay_length_penalty"),
     }
 )
-IDLE_ENDS = ("_token_id", "dropout", "_pdrop", "_dropout_prob", "_coef")
+IDLE_ENDS = (
+    "_token_id",
+    "_token_index",
+    "dropout",
+    "_pdrop",
+    "_dropout_prob",
+    "layerdrop",
+    "_coef",
+)
+IDLE_STARTS = ("_", "summary_")
+PAD = "pad_token_id"  # from which some models count positions
 
 
 def settings_of(config: Any) -> dict[str, Any]:
     """Entries of a config that may change what the model computes of a text, as JSON has them."""
-    return _without_idle(json.loads(json.dumps(config.to_dict(), default=str)))
+    return _settings(json.loads(json.dumps(config.to_dict(), default=str)))
 
 
-def _without_idle(every: dict[str, Any]) -> dict[str, Any]:
+def _settings(every: dict[str, Any]) -> dict[str, Any]:
+    """The same of one level of a config and of all below it."""
+    from_pad = every.get("model_type") in OFFSET_FROM_PAD
     return {
-        name: _without_idle(value) if isinstance(value, dict) else value
+        name: _settings(value) if isinstance(value, dict) else value
         for name, value in every.items()
-        if name not in IDLE and not name.startswith("_") and not name.endswith(IDLE_ENDS)
+        if not _idle(name) or (name == PAD and from_pad)
     }
+
+
+def _idle(name: str) -> bool:
+    return name in IDLE or name.startswith(IDLE_STARTS) or name.endswith(IDLE_ENDS)
 
 
 def difference(recorded: Any, config: Any, name: str = "") -> str | None:
