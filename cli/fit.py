@@ -35,7 +35,13 @@ from .texts import Reading, text_options
     help="Least squares without intercept (the paper's), with one, with a penalty; or mat trained "
     "on towards the model's own output.",
 )
-@click.option("--ridge", type=float, metavar="λ", help="The penalty.  [default: chosen]")
+@click.option(
+    "--ridge",
+    type=float,
+    metavar="X",
+    help="Penalty of --kind ridge, without unit: λ = X times the mean, over coordinates, of Σ x² "
+    "over the rows.  [default: chosen for each layer on rows kept apart]",
+)
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
 @click.option("--rows", type=click.IntRange(min=1), metavar="N", help="Fit so many lines at most.")
 @click.option("--until-converged", is_flag=True, help="Stop when more rows no longer help.")

@@ -79,8 +79,9 @@ def fit(
     text: see `read_corpus` (default: our sentences for a sample, Wikipedia from the Hub else);
     pairs: "final" (every l to L), "all", or (l, l') pairs; parts "submodules": attention,
     feed-forward and norms of every block instead, input to output ("both": in one pass); kind:
-    "mat" (least squares without intercept, the paper's), "affine", "ridge" (strength `ridge`, or
-    chosen on a quarter of the rows to fit that is kept apart for it). lines: which lines to fit;
+    "mat" (least squares without intercept, the paper's), "affine", "ridge" (`ridge` is the
+    penalty in units of the mean, over coordinates, of Σ x²; or it is chosen, layer by layer, on a
+    quarter of the rows to fit that is kept apart for it). lines: which lines to fit;
     held_out: which to score, or their share (a quarter); rows: so many lines at most; positions,
     max_tokens, special, skip_first: see `passages`. products: see `Sums`.
     run_dtype: of the forward pass. until_converged: stop when more rows no longer raise held-out

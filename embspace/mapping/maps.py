@@ -34,8 +34,8 @@ MEANING = "state of the target layer ≈ x A (+ b), x (1 × d) a row of the sour
 class PairFit:
     """How one map was found and how good it is on held-out rows, beside the identity.
 
-    r2, r2_id: mean over coordinates that vary (NaN without held-out rows); rank, condition and cut
-    of the source's rows (see `solve`); n_constant: coordinates left out of r².
+    r2, r2_id: mean over coordinates that vary (None without held-out rows); rank, condition and cut
+    of the source's rows (see `Solution`); n_constant: coordinates left out of r².
     """
 
     source: str

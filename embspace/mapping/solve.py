@@ -12,6 +12,7 @@ from .sums import Sums
 
 Kind = Literal["mat", "affine", "ridge"]
 KINDS: tuple[Kind, ...] = ("mat", "affine", "ridge")
+EXACT = 256  # moments of up to so many coordinates: all eigenvalues rather than the outer two
 UNIT = {"float64": 2.0**-52, "float32": 2.0**-23}  # of the products that the sums are made of
 
 
@@ -19,8 +20,10 @@ UNIT = {"float64": 2.0**-52, "float32": 2.0**-23}  # of the products that the su
 class Solution:
     """Maps of one source to some targets: x A + b, the targets' columns side by side.
 
-    rank of the source's rows; condition number of their moments (columns scaled to length 1);
-    cut: relative size below which a direction counts as absent, None where none was cut.
+    rank of the source's rows; condition: their largest over their smallest singular value, the
+    columns scaled to length 1 (with the rows of the penalty for "ridge", centred for "affine", of
+    the directions kept where some are cut); cut: relative size of their moments below which a
+    direction counts as absent, None where none was cut.
     """
 
     targets: tuple[str, ...]
@@ -44,8 +47,9 @@ def solve(
     A minimises Σ ‖x A - y‖² (+ λ ‖A‖² for "ridge"; with intercept for "affine").
 
     Where the rows determine A, by Cholesky of the moments with their columns scaled to length 1;
-    else the solution of least norm, from their eigenvectors above the cut. `ridge` is λ over the
-    mean square of a source coordinate, per row. Raises EmbspaceError where there are no rows.
+    else the solution of least norm, from their eigenvectors above the cut. `ridge` has no unit: λ
+    is `ridge` times the mean, over the source's coordinates, of Σ x² over the rows.
+    Raises EmbspaceError where there are no rows.
     """
     targets = sums.plan.targets[source] if targets is None else targets
     if sums.n == 0:
@@ -105,11 +109,10 @@ def _least_squares(gram: Tensor, cross: Tensor, n: int, unit: float, enough: boo
     d = len(gram)
     scaled, inverse = _scaled(gram)
     factor, failed = torch.linalg.cholesky_ex(scaled)
-    if enough and not int(failed):
-        condition = 1 / max(_reciprocal_condition(scaled, factor), 1e-300)
-        if condition * d * UNIT["float64"] < 1e-2:
-            A = torch.cholesky_solve(cross * inverse[:, None], factor) * inverse[:, None]
-            return A, d, condition, None
+    determined = enough and not int(failed)
+    if determined and d * UNIT["float64"] < 1e-2 * _reciprocal_condition(scaled, factor):
+        A = torch.cholesky_solve(cross * inverse[:, None], factor) * inverse[:, None]
+        return A, d, _condition(scaled, factor), None
     return _of_least_norm(gram, scaled, cross, n, unit)
 
 
@@ -126,7 +129,7 @@ def _of_least_norm(gram: Tensor, scaled: Tensor, cross: Tensor, n: int, unit: fl
         return torch.zeros_like(cross), 0, float("inf"), cut
     values, vectors = values[-rank:], vectors[:, -rank:]
     A = vectors @ ((vectors.T @ cross) / values[:, None])
-    return A, rank, float(sizes[-1] / sizes[-rank].clamp_min(1e-300)), cut
+    return A, rank, float((sizes[-1] / sizes[-rank].clamp_min(1e-300)).sqrt()), cut
 
 
 def _reciprocal_condition(scaled: Tensor, factor: Tensor) -> float:
@@ -137,6 +140,30 @@ def _reciprocal_condition(scaled: Tensor, factor: Tensor) -> float:
     pocon: Any = get_lapack_funcs("pocon", dtype="float64")
     found, _ = pocon(factor.T.contiguous().cpu().numpy(), norm)
     return float(found)
+
+
+def _condition(scaled: Tensor, factor: Tensor) -> float:
+    """Condition number of the rows that moments are of: the root of that of the moments."""
+    if len(scaled) <= EXACT:
+        sizes = torch.linalg.eigvalsh(scaled)
+        return float((sizes[-1] / sizes[0].clamp_min(1e-300)).sqrt())
+    from scipy.linalg import cho_solve
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    moments, lower = scaled.cpu().numpy(), factor.cpu().numpy()
+    start = torch.randn(
+        len(moments), dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
+    inverse = LinearOperator(
+        moments.shape,
+        matvec=lambda x: cho_solve((lower, True), x, check_finite=False),  # type: ignore[call-arg]
+        dtype=moments.dtype,  # type: ignore[call-arg]
+    )
+    most, least = (
+        float(eigsh(one, k=1, v0=start.numpy(), return_eigenvectors=False)[0])
+        for one in (moments, inverse)
+    )
+    return (most * least) ** 0.5
 
 
 def r2_of(sums: Sums, source: str, solution: Solution) -> dict[str, "R2"]:

@@ -231,3 +231,18 @@ def test_a_coordinate_of_rounding_only_is_no_target():
     sums.add({"0": rows, "1": target})
     found = r2_of_identity(sums, "0")["1"]
     assert found.n_constant == 1 and found.mean > -10
+
+
+@pytest.mark.parametrize("d", [24, 300], ids=["all eigenvalues", "the outer two"])
+@pytest.mark.parametrize("cut", [0, 5])
+def test_the_condition_is_that_of_the_rows_not_of_their_moments(d: int, cut: int):
+    rng = np.random.default_rng(d)
+    X = rng.normal(size=(3 * d, d)) @ np.diag(np.geomspace(1, 1e3, d)) @ rng.normal(size=(d, d))
+    if cut:  # a few coordinates are sums of others
+        X[:, :cut] = X[:, cut : 2 * cut] + X[:, 2 * cut : 3 * cut]
+    sums = Sums(Plan.of_layers(1), d)
+    sums.add({"0": torch.tensor(X), "1": torch.tensor(X)})
+    sizes = np.linalg.svd(X / np.linalg.norm(X, axis=0), compute_uv=False)
+    found = solve(sums, "0")
+    assert found.rank == d - cut
+    assert found.condition == pytest.approx(sizes[0] / sizes[d - cut - 1], rel=1e-3)
