@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ import click
 from embspace.errors import EmbspaceError
 
 from .interrupt import interrupted
-from .options import DEBUG
+from .options import DEBUG, RUN
 from .terminal import say
 
 FAILED, INTERRUPTED = 1, 130
@@ -26,7 +27,7 @@ class PipeClosedError(Exception):
 def guarded(run: Callable[[], Any]) -> int:
     """Run a command; its exit code, 130 wherever an interrupt came."""
     _never_fail_on_characters()
-    DEBUG["on"] = False
+    DEBUG["on"], RUN["command"] = False, None
     code = _guarded(run)
     return INTERRUPTED if interrupted() else code
 
@@ -56,7 +57,7 @@ def _failed(error: Exception) -> int:
         return INTERRUPTED
     if DEBUG["on"]:
         raise error
-    say(f"error: {one_line(error)}")
+    say(f"error: {spelled(one_line(error))}")
     if isinstance(error, OSError) and not _can_flush():
         _forget_stdout()
     return FAILED
@@ -68,6 +69,20 @@ def one_line(error: Exception) -> str:
     if isinstance(error, (EmbspaceError, OSError)):
         return text or type(error).__name__
     return f"unexpected {type(error).__name__}: {text} (embspace --debug … shows where)"
+
+
+def spelled(message: str) -> str:
+    """A message of the library with the running command's options in place of its parameters.
+
+    `text=FILE` of Python is `--text FILE` here, `resume=True` is `--resume`.
+    """
+    command = RUN["command"]
+    for parameter in command.params if command else ():
+        if isinstance(parameter, click.Option):
+            option = max(parameter.opts, key=len)
+            pattern = rf"(?<![\w.=-]){parameter.name}=(True\b)?"
+            message = re.sub(pattern, lambda m, o=option: o if m[1] else f"{o} ", message)
+    return message
 
 
 def open_missing_streams() -> None:

@@ -50,7 +50,7 @@ def _range(part: str) -> range:
     multiple=True,
     metavar="LENS",
     help="id (no map), mat, affine, ridge, refined, or a FILE of maps. Repeat for several.  "
-    "[default: id and mat; all of id, mat, affine, refined with --compare]",
+    "[default: id, and mat with --text or a sample; id, mat, affine, refined with --compare]",
 )
 @click.option("--layers", callback=numbers, metavar="A,B:C", help="Only these states, of 0 … L.")
 @click.option(
@@ -82,7 +82,8 @@ def command(opening: Opening, output: Output, **given: Any) -> None:
     """The most likely token of every layer at every position of PROMPT, shaded by probability.
 
     id decodes each state as it is (the logit lens); mat through the least-squares map to the last
-    state, fitted on the spot where it is not remembered. The last layer is the model's own output.
+    state, fitted on --text (a sample: on our own) where it is not remembered. The last layer is the
+    model's own output.
     A masked model's prompt may hold any number of mask tokens. "settled": the layer from which the
     final answer stays on top. One position is shown as a table of its top tokens.
     --compare: KL, cross-entropy, Precision@k and Surprisal of several lenses on the same held-out

@@ -40,14 +40,15 @@ def look_at_prompt(
     """Grids of a prompt; files of them where asked for."""
     from embspace.cache import write_atomically
     from embspace.mapping.lens.lensing import TOP, lens
+    from embspace.models.corpus import read_corpus
 
     if how["generate"] and (how["positions"] is not None or how["inside"]):
         raise click.UsageError("--generate takes none of --positions and --inside.")
     page = None if html is None else _page(html)
     model = opening.open()
     fitting: dict[str, Any] = {"seed": seed} | ({"rows": rows} if rows else {})
-    if maps != ("id",):
-        fitting["text"] = _corpus(model, text, column, maps)
+    if text is not None:
+        fitting["text"] = read_corpus(text, column=column)
     with Followed() as bar:
         result = lens(
             model,
@@ -114,18 +115,6 @@ def compare_on_text(
 
         plot_lenses(result, plot)
         say(f"wrote {plot}")
-
-
-def _corpus(model: Any, text: str | None, column: str | None, maps: tuple[str, ...]) -> Any:
-    """The text that maps are fitted on; none where only files are given."""
-    from embspace.mapping.ready import FITTED
-    from embspace.models.corpus import default_corpus, read_corpus
-
-    if text is not None:
-        return read_corpus(text, column=column)
-    if maps and not any(name in FITTED for name in maps):
-        return None
-    return default_corpus(model)
 
 
 def _page(html: str) -> Path:

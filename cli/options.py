@@ -15,6 +15,7 @@ from .output import STDOUT, Output
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 DEBUG = {"on": False}  # whether this run shows tracebacks
+RUN: dict[str, click.Command | None] = {"command": None}  # the command that runs
 Command = Callable[..., Any]
 
 
@@ -185,10 +186,11 @@ seed_option = click.option(
 
 
 def debug_option(command: Command) -> Command:
-    """--debug: tracebacks instead of one-line errors, remembered in `DEBUG`."""
+    """--debug: tracebacks instead of one-line errors. Kept in `DEBUG`; the command in `RUN`."""
 
     def switch(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
         DEBUG["on"] |= value
+        RUN["command"] = ctx.command
 
     return click.option(
         "--debug",

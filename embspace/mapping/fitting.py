@@ -207,7 +207,7 @@ class Fitting:
         if needed > free:
             raise ResourceError(
                 f"the sums of {len(self.plan.pairs)} maps need {gigabytes(needed)} of memory and "
-                f"{gigabytes(free)} are free: fit fewer (--pairs final, or some layers)."
+                f"{gigabytes(free)} are free: fit fewer (pairs=final)."
             )
 
     @property

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from ..cache import cache_folder, read_json, write_atomically
 from ..errors import EmbspaceError, MapsError
+from ..models.aliases import bundled
 from ..models.corpus import Corpus, default_corpus, read_corpus
 from ..models.files import path_of
 from ..version import __version__
@@ -40,15 +42,15 @@ def named_maps(
 ) -> tuple[dict[str, Maps | None], tuple[str, ...]]:
     """(name -> maps, None for the identity; sentences about what was fitted now).
 
-    asked: "id", a kind to fit, a file, Maps, or several of these; None means "id" and "mat".
+    asked: "id", a kind to fit, a file, Maps, or several of these; None means "id", and "mat" where
+    there is a text to fit it on at once: a given one, or for a sample our own.
     layers: the ones that are needed, for refining takes its time for each (all). prompt: what is
     read through them; it is said where the text to fit holds it.
     options: of `fit`, where something is fitted. Raises MapsError and what `fit` raises.
     """
-    several = [IDENTITY, "mat"] if asked is None else _several(asked)
     corpus: Corpus | None = None
     found: dict[str, Maps | None] = {}
-    notes: list[str] = []
+    several, notes = _by_default(model, text) if asked is None else (_several(asked), [])
     for one in several:
         if isinstance(one, str) and one == IDENTITY:
             found[IDENTITY] = None
@@ -71,6 +73,19 @@ def named_maps(
     if not found:
         raise MapsError(f"no lens was given: use id, {', '.join(FITTED)}, or a file of maps.")
     return found, tuple(dict.fromkeys(notes))
+
+
+def _by_default(model: "Model", text: Any) -> tuple[list[Any], list[str]]:
+    """Lenses that need nothing from elsewhere, and a sentence on how to have more."""
+    if text is not None or bundled(model.name) is not None:
+        return [IDENTITY, "mat"], []
+    fit = f"embspace fit {quote(model.name)} --text"
+    itself = model.family.causal and model.has_head
+    sampled = f", or {fit} self (sentences sampled from the model itself)" if itself else ""
+    return [IDENTITY], [
+        f"The logit lens alone, as no maps of this model were given. To fit some: {fit} FILE"
+        f"{sampled}."
+    ]
 
 
 def fitted_now(

@@ -84,7 +84,7 @@ def require_refinable(model: "Model", n_lines: int) -> None:
     if n_lines > MOST_MARKS:
         raise TextError(
             f"maps of {n_lines} lines do not remember which these were, so they cannot be refined: "
-            f"fit {MOST_MARKS} at most (--rows)."
+            f"fit {MOST_MARKS} at most (rows={MOST_MARKS})."
         )
 
 

@@ -57,7 +57,7 @@ def load_state(
         if record["identity"] != identity:
             raise MapsError(
                 f"{path} is the state of another fit (other weights, text or settings): delete it, "
-                "or leave out --resume."
+                "or leave out resume=True."
             )
         for name, each in sums.items():
             tensors = {key: saved[f"{name}.{key}"] for key in each.tensors()}

@@ -14,6 +14,7 @@ from ..checking import is_unicode, positive
 from ..errors import TextError
 from .aliases import bundled
 from .files import path_of
+from .hub import unreachable
 from .messages import first_line
 
 if TYPE_CHECKING:
@@ -94,8 +95,8 @@ def default_corpus(model: "Model", limit: int | None = None) -> Corpus:
         return read_corpus(WIKIPEDIA, limit=limit or DEFAULT_LINES)
     except TextError as error:
         raise TextError(
-            f"no text was given and Wikipedia cannot be had from the Hub: give --text FILE, one "
-            f"sentence a line ({error})"
+            "no text was given and Wikipedia cannot be had from the Hub: give text=FILE, one "
+            f"sentence a line. {error}"
         ) from error
 
 
@@ -164,7 +165,7 @@ def _cells(rows: Iterable[Any], column: str | None, where: str) -> Iterator[str]
         if column is None or column not in row:
             names = ", ".join(str(name) for name in row)[:200]
             wanted = column or " or ".join(COLUMNS)
-            raise TextError(f"{where} has no column {wanted}; it has {names}: give --column.")
+            raise TextError(f"{where} has no column {wanted}; it has {names}: give column=NAME.")
         if not isinstance(row[column], str):
             raise TextError(f"{where}: column {column} holds {str(row[column])[:60]!r}, no text.")
         yield " ".join(row[column].split())
@@ -234,6 +235,8 @@ def _from_hub(name: str, column: str | None) -> Iterator[str]:
         ) from error
     place, _, split = name.removeprefix(HUB).partition("#")
     repo, _, config = place.partition("@")
+    if not Path(repo).exists():  # else a data set on this machine
+        _require_hub(name, repo)
     try:
         rows = datasets.load_dataset(repo, config or None, split=split or "train", streaming=True)
         for text in _cells(rows, column, name):
@@ -242,6 +245,20 @@ def _from_hub(name: str, column: str | None) -> Iterator[str]:
         raise
     except Exception as error:
         raise TextError(f"{name} cannot be read from the Hub: {first_line(error)}.") from error
+
+
+def _require_hub(name: str, repo: str) -> None:
+    """Raise TextError at once where the Hub cannot be asked, which `datasets` finds out slowly."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    try:
+        HfApi().dataset_info(repo, timeout=10)
+    except (HfHubHTTPError, HFValidationError) as error:  # an answer, if no good one
+        raise TextError(f"{name} cannot be read from the Hub: {first_line(error)}.") from error
+    except Exception as error:  # no route, a timeout, forbidden by the environment
+        why, way_out = unreachable()
+        raise TextError(f"{why}, so {name} cannot be read: {way_out}.") from error
 
 
 def sentences_of(text: str) -> Iterator[str]:

@@ -5,6 +5,7 @@ are those of the same commit, and only the files that `Checkpoint` opens. All sh
 model's fingerprint samples every tensor, and its shapes are compared when it is opened.
 """
 
+import os
 from collections.abc import Iterable
 from glob import escape
 from pathlib import Path
@@ -26,7 +27,7 @@ class HubFolder:
 
     def __init__(self, repo: str, revision: str | None, unknown: str) -> None:
         """unknown: the sentence that says what a name that is not on the Hub might have been."""
-        self.repo, self.unknown = repo, unknown
+        self.repo, self.unknown, self.asked = repo, unknown, revision
         self.folder = self._fetch(revision, SMALL, UNWANTED)
 
     def fetch_weights(self) -> None:
@@ -58,12 +59,33 @@ class HubFolder:
                     self.repo, revision=revision, allow_patterns=wanted, ignore_patterns=but
                 )
             )
-        except (HFValidationError, RepositoryNotFoundError, RevisionNotFoundError) as error:
+        except RevisionNotFoundError as error:
+            raise ModelError(
+                f"the model {self.repo} has no revision {str(revision)[:80]!r}. "
+                f"The Hub says: {first_line(error)}."
+            ) from error
+        except (HFValidationError, RepositoryNotFoundError) as error:
             raise ModelError(f"{self.unknown} The Hub says: {first_line(error)}.") from error
         except Exception as error:  # offline, no route, timeout, not cached
+            what = "such model"
+            if self.asked is not None:
+                what = f"revision {self.asked[:80]!r} of {self.repo}"
+            why, way_out = unreachable()
             raise ModelError(
-                f"{self.unknown} The Hub cannot be reached and its cache holds no such model."
+                f"{self.unknown} {why} and its cache holds no {what}: "
+                f"{way_out} to fetch it, or give its folder."
             ) from error
+
+
+def unreachable() -> tuple[str, str]:
+    """Why the Hub does not answer, the variable named that forbids to ask it; and what to do."""
+    from huggingface_hub import constants
+
+    if not constants.HF_HUB_OFFLINE:
+        return "The Hub cannot be reached", "connect once"
+    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    name = next((name for name in names if os.environ.get(name)), names[0])
+    return f"The Hub is not asked ({name} is set)", f"unset {name} once"
 
 
 def _shards(index: Path) -> set[str]:

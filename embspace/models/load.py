@@ -173,6 +173,8 @@ def _source(name: str, revision: str | None) -> _Source:
 
 
 def _unknown(name: str) -> str:
+    if name in ALIASES:
+        return f"{name!r} stands for {ALIASES[name]}."
     near = get_close_matches(name, [*bundled_names(), *ALIASES], n=1, cutoff=0.75)
     return (
         f"{name!r} is no local folder, .gguf file, alias or bundled sample "

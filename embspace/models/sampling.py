@@ -36,14 +36,14 @@ def sampled(
     n, n_tokens = positive(n, "n"), positive(n_tokens, "n_tokens")
     tokenizer = model.vocabulary.tokenizer
     if not model.family.causal or not model.has_head:
-        raise TextError(f"{model.name} writes no text, so none can be sampled: give --text FILE.")
+        raise TextError(f"{model.name} writes no text, so none can be sampled: give text=FILE.")
     start = None
     if tokenizer is not None:
         start = (
             tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
         )
     if tokenizer is None or start is None:
-        raise TextError(f"{model.name} has no token to start a text from: give --text FILE.")
+        raise TextError(f"{model.name} has no token to start a text from: give text=FILE.")
     random = torch.Generator().manual_seed(checked_seed(seed))
     drawing = _Drawing(run(model, attention="fast"), int(start), temperature, random)
     texts: list[str] = []
@@ -52,7 +52,7 @@ def sampled(
         texts += tokenizer.batch_decode(ids, skip_special_tokens=True)
     lines = tuple(line for line in (" ".join(t.split()) for t in texts) if line)
     if not lines:
-        raise TextError(f"{model.name} sampled nothing but special tokens: give --text FILE.")
+        raise TextError(f"{model.name} sampled nothing but special tokens: give text=FILE.")
     return Corpus(lines, f"sampled from {model.name} (seed {seed})")
 
 

@@ -351,7 +351,7 @@ def _way_out(dtype: torch.dtype) -> str:
     if dtype == torch.float64:
         return "leave that text out"
     wider = "float64" if dtype == torch.float32 else "float32"
-    return f"run in {wider} (--run-dtype {wider}), or leave that text out"
+    return f"run in {wider} (run_dtype={wider}), or leave that text out"
 
 
 def _pad_id(running: Running) -> int:

@@ -50,11 +50,12 @@ class Keeper:
         except OSError as error:
             raise EmbspaceError(f"{home} cannot be made: {error.strerror}.") from error
         if others:
-            raise EmbspaceError(f"{home} holds other things: give --out a new folder.")
+            raise EmbspaceError(f"{home} holds other things: give out=FOLDER, a new one.")
         known = read_json(marker)
         if isinstance(known, dict) and known.get("paper") not in (None, paper):
             raise EmbspaceError(
-                f"{home} holds a reproduction of {str(known['paper'])[:40]!r}: give --out another."
+                f"{home} holds a reproduction of {str(known['paper'])[:40]!r}: "
+                "give out=FOLDER, another one."
             )
         write_atomically(marker, json.dumps({"paper": paper}) + "\n")
         for left in self.home.glob(f"{TEMPORARY}*"):  # of a run that was killed

@@ -239,3 +239,26 @@ def test_cuda_is_refused_where_there_is_none(run, tiny_gpt2):
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
     assert "CUDA" in fails(run("heads", tiny_gpt2, "--device", "cuda"))
+
+
+@pytest.mark.parametrize(
+    ("message", "command", "said"),
+    [
+        (
+            "give text=FILE, or run_dtype=float64.",
+            "fit",
+            "give --text FILE, or --run-dtype float64.",
+        ),
+        ("or leave out resume=True.", "fit", "or leave out --resume."),
+        ("give text=FILE.", "heads", "give text=FILE."),  # which has no such option
+        ("'context=3' is none", "fit", "'context=3' is none"),
+    ],
+)
+def test_parameters_in_messages_are_spelled_as_the_commands_options(
+    run, monkeypatch, message, command, said
+):
+    def fails_so(*_, **__):
+        raise embspace.EmbspaceError(message)
+
+    monkeypatch.setattr(embspace, "load", fails_so, raising=False)
+    assert fails(run(command)).strip() == f"error: {said}"

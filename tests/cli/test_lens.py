@@ -92,3 +92,27 @@ def test_maps_in_the_cache_are_deleted_by_name_or_all(run, tiny_gpt2, tmp_path, 
     assert "deleted 1 file(s)" in run("maps", "--prune", first[:12], first).stderr
     assert sorted(r["file"] for r in json.loads(run("maps", "--json").stdout)["maps"]) == rest
     assert "deleted 2 file(s)" in run("maps", "--prune").stderr
+
+
+def test_without_maps_and_text_the_logit_lens_is_shown_and_how_to_get_maps(
+    run, tiny_gpt2, monkeypatch
+):
+    import socket
+
+    from embspace.models import corpus
+
+    for name in ("getaddrinfo", "create_connection"):
+        monkeypatch.setattr(socket, name, lambda *_, **__: pytest.fail("a connection was tried"))
+    monkeypatch.setattr(corpus, "_from_hub", lambda *_: pytest.fail("the Hub was asked"))
+    found = run("lens", "The cats saw", "-m", tiny_gpt2, "--json")
+    assert found.exit_code == 0, found.stderr
+    data = json.loads(found.stdout)
+    assert list(data["grids"]) == ["id"]
+    said = " ".join(data["notes"])
+    assert f"embspace fit {tiny_gpt2} --text FILE" in said and "--text self" in said
+    assert "logit lens alone" in run("lens", "The cats saw", "-m", tiny_gpt2, COLUMNS="80").stdout
+
+
+def test_a_sample_is_shown_through_a_map_as_well(run):
+    found = json.loads(run("lens", "The port is", "--positions", "last", "--json").stdout)
+    assert list(found["grids"]) == ["id", "mat"]

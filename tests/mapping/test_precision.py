@@ -33,7 +33,7 @@ def overflowing(tiny_llama: Path, tmp_path: Path) -> Path:
 def test_states_beyond_sixteen_bits_stop_the_run_with_the_layer_and_the_way_out(overflowing):
     model = load(overflowing)
     half = run(model, dtype=torch.float16)
-    with pytest.raises(StateError, match=r"state 2 of line \d+ .*float16.*--run-dtype float32"):
+    with pytest.raises(StateError, match=r"state 2 of line \d+ .*float16.*run_dtype=float32"):
         capture_all(half, BATCH)
     assert torch.isfinite(capture_all(run(model), BATCH).stacked()).all()
     with pytest.raises(StateError, match="state 2"):
@@ -54,7 +54,7 @@ def test_the_lens_computes_in_float32_whatever_is_stored(overflowing):
 def test_no_token_is_generated_from_what_is_not_finite(overflowing, exit):
     """The largest of NaNs would be token 0, which here also ends the text."""
     model = load(overflowing)
-    with pytest.raises(StateError, match=r"state 2 of prompt 1 .*float16.*--run-dtype float32"):
+    with pytest.raises(StateError, match=r"state 2 of prompt 1 .*float16.*run_dtype=float32"):
         embspace.generate(model, None, "the cats", exit=exit, run_dtype="float16", repeats=1)
     with pytest.raises(StateError, match=r"state 2 before new token 1 .*float16"):
         half = run(model, dtype=torch.float16)
@@ -81,7 +81,7 @@ def test_what_overflows_even_in_float32_is_told_a_way_out_that_is_one(tiny_llama
     stored[name] *= 3e38 / stored[name].abs().max()
     save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
     texts = [f"cat {n}" for n in range(60)]
-    with pytest.raises(StateError, match=r"in float32\): .*run in float64 \(--run-dtype float64\)"):
+    with pytest.raises(StateError, match=r"in float32\): .*run in float64 \(run_dtype=float64\)"):
         embspace.fit(load(folder), texts)
     with pytest.raises(StateError, match="last state of sampled text"):
         sampled(load(folder), 2)

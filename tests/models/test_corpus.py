@@ -134,7 +134,7 @@ def test_the_hash_is_of_the_sentences_in_order():
         ("t.jsonl", b"[" * 100_000, "cannot be read as JSON lines"),
         ("t.jsonl", b"[1]\n", "one object a line"),
         ("t.jsonl", b'{"text": 5}\n', "no text"),
-        ("t.jsonl", b'{"texts": "a"}\n', "has no column text or .*give --column"),
+        ("t.jsonl", b'{"texts": "a"}\n', "has no column text or .*give column=NAME"),
         ("t.csv", b"id,words\n1,a\n", "it has id, words"),
         ("t.csv", b"id,text\n1\n", "no text"),
         ("t.txt", b"\n \n\t\n", "holds no text"),
@@ -220,7 +220,7 @@ def test_a_data_set_is_streamed_and_long_texts_are_cut_into_sentences(tmp_path):
 
 def test_without_text_and_without_the_hub_one_sentence_names_text(tiny_gpt2, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)  # as if it were not installed
-    with pytest.raises(TextError, match="give --text FILE") as error:
+    with pytest.raises(TextError, match="give text=FILE") as error:
         default_corpus(load(tiny_gpt2))
     assert "\n" not in str(error.value)
 

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import huggingface_hub
@@ -17,7 +18,8 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils import filter_repo_objects
 from safetensors.torch import load_file
 
-from embspace.errors import ModelError
+from embspace.errors import ModelError, TextError
+from embspace.models.corpus import default_corpus
 from embspace.models.load import load
 
 COMMIT = "0123456789" * 4
@@ -164,8 +166,11 @@ def test_an_alias_stands_for_its_hub_name(hub):
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (LocalEntryNotFoundError("not cached"), "cannot be reached and its cache holds no such"),
-        (ConnectionError("no route"), "cannot be reached"),
+        (
+            LocalEntryNotFoundError("not cached"),
+            "its cache holds no such",
+        ),
+        (ConnectionError("no route"), "cannot be reached|is not asked"),
         (HFValidationError("bad name"), "is no local folder.*The Hub says: bad name"),
     ],
 )
@@ -205,3 +210,40 @@ def test_a_file_is_no_model_folder(tiny_gpt2, hub):
     with pytest.raises(ModelError, match="no model folder"):
         load(tiny_gpt2 / "config.json")
     assert not hub.asked
+
+
+def test_an_alias_that_is_not_here_is_not_advised_in_its_own_place(monkeypatch):
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", _failing(ConnectionError("none")))
+    with pytest.raises(ModelError, match="'bert-seed1' stands for google/mult") as told:
+        load("bert-seed1")
+    assert "did you mean" not in str(told.value)
+    with pytest.raises(ModelError, match="did you mean bert-seed1"):
+        load("bert-sed1")
+
+
+@pytest.mark.parametrize("variable", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
+def test_what_forbids_to_ask_the_hub_is_named(monkeypatch, variable: str):
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, "1")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", _failing(ConnectionError("none")))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(ModelError, match=rf"{variable} is set.*unset {variable} once") as told:
+        load("gpt2-medium")
+    assert "cannot be reached" not in str(told.value)
+    with pytest.raises(TextError, match=rf"text=FILE.*{variable} is set"):
+        default_corpus(SimpleNamespace(name="gpt2-medium"))  # type: ignore[arg-type]
+
+
+def test_a_missing_revision_is_not_blamed_on_the_model(monkeypatch):
+    import httpx2 as httpx  # the client that huggingface_hub uses
+
+    response = httpx.Response(404, request=httpx.Request("GET", "https://hub.invalid"))
+    error = RevisionNotFoundError("404 not there", response=response)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", _failing(error))
+    with pytest.raises(ModelError, match="owner/name has no revision 'r1'") as told:
+        load("owner/name", revision="r1")
+    assert "no local folder" not in str(told.value)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", _failing(ConnectionError("none")))
+    with pytest.raises(ModelError, match="holds no revision 'r1' of owner/name"):
+        load("owner/name", revision="r1")

@@ -48,7 +48,7 @@ def check_out(out: Path, *, resume: bool) -> None:
         raise EmbspaceError(f"there is nothing to resume: no {state}.")
     if not resume and state.exists():
         raise EmbspaceError(
-            f"a training of {out} was interrupted: go on with --resume, or remove {state}."
+            f"a training of {out} was interrupted: go on with resume=True, or remove {state}."
         )
 
 

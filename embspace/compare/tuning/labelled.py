@@ -201,11 +201,11 @@ def _from_table(path: Path, text: str | None, label: str | None) -> Iterator[Row
     for row in table_rows(path):
         text = text or _usual(row, COLUMNS)
         label = label or _usual(row, LABEL_COLUMNS)
-        for name, option in ((text, "--text-column"), (label, "--label-column")):
+        for name, option in ((text, "text_column"), (label, "label_column")):
             if name is None or name not in row:
                 names = ", ".join(str(n) for n in row)[:200]
                 wanted = "" if name is None else f" no column {name[:80]};"
-                raise TextError(f"{path} has{wanted} the columns {names}: give {option}.")
+                raise TextError(f"{path} has{wanted} the columns {names}: give {option}=NAME.")
         found, value = row[str(text)], row[str(label)]
         if not isinstance(found, str):
             raise TextError(f"{path}: column {text} holds {str(found)[:60]!r}, no text.")

@@ -56,7 +56,8 @@ def lens(
     """Decode every state of a prompt through the whole head: softmax(head(norm(x A (+ b)))).
 
     maps: "id" (the logit lens, A = I), "mat", "affine", "ridge", "refined" (fitted now on `text`,
-    or remembered), a file, Maps, or several; None: id and mat. layers: states to show, of 0 … L
+    or remembered), a file, Maps, or several; None: id, and mat where `text` is given or the model
+    is a bundled sample. layers: states to show, of 0 … L
     (all); positions: of the prompt's tokens with the special ones, "last", or "masks" (all).
     track: a word or id whose rank and probability are kept, in each spelling that is one token.
     generate: so many new tokens, greedily; the grid then has a column for each of them. inside:

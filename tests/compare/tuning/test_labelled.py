@@ -89,8 +89,8 @@ def test_a_table_is_parted_and_its_columns_are_named_or_found(tmp_path, name):
 @pytest.mark.parametrize(
     ("rows", "columns", "said"),
     [
-        ([{"a": "x", "b": "y"}] * 9, {}, "--text-column"),
-        ([{"text": "x", "b": "y"}] * 9, {}, "--label-column"),
+        ([{"a": "x", "b": "y"}] * 9, {}, "give text_column=NAME"),
+        ([{"text": "x", "b": "y"}] * 9, {}, "give label_column=NAME"),
         ([{"text": "x", "label": "y"}] * 9, {"text_column": "words"}, "no column words"),
         ([{"text": f"t{n}", "label": "y"} for n in range(9)], {}, "at least two"),
         ([{"text": f"t{n}", "label": n} for n in range(200)], {}, "200 labels"),
