@@ -5,15 +5,17 @@ from typing import Any
 import click
 
 from . import options as o
-from .exit import numbers
 from .opening import Opening
 from .output import Output
+from .ranges import numbers
 from .texts import Reading, text_options
 
 
 @click.command("alternate", context_settings=o.CONTEXT, short_help="Blocks and jumps in turn.")
 @o.model_argument
-@click.option("--map", "maps", metavar="FILE", help="Maps of all pairs.  [default: fitted, cached]")
+@click.option(
+    "--maps", "--map", "maps", metavar="FILE", help="Maps of all pairs.  [default: fitted, cached]"
+)
 @click.option(
     "--schedule",
     "schedules",
@@ -23,9 +25,9 @@ from .texts import Reading, text_options
 )
 @click.option(
     "--budgets",
-    callback=numbers(int, "whole numbers"),
-    metavar="N,M,…",
-    help="Blocks run of single, r2 and best.  [default: all numbers]",
+    callback=numbers,
+    metavar="0-5,8",
+    help="Blocks run of single, r2 and best, ends included.  [default: all numbers]",
 )
 @click.option(
     "--beam",
@@ -42,7 +44,12 @@ from .texts import Reading, text_options
     help="Schedules that best measures at each number of blocks.  [default: all that follow]",
 )
 @click.option(
-    "--rows", type=click.IntRange(min=1), metavar="N", help="Lines to calibrate and to score, each."
+    "--lines",
+    "--rows",
+    "rows",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Lines to calibrate and to score, each.",
 )
 @o.plot_option
 @text_options
@@ -65,7 +72,7 @@ def command(opening: Opening, output: Output, reading: Reading, **given: Any) ->
     \b
         embspace alternate
         embspace alternate gpt2 --schedule rr:2,1 --schedule single --plot alternate.svg
-        embspace alternate gpt2 --schedule best --budgets 6,9 --rows 200
+        embspace alternate gpt2 --schedule best --budgets 6,9 --lines 200
     """
     from .exiting import alternate_blocks
 

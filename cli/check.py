@@ -1,6 +1,5 @@
 """`embspace check`: proof that the weights were read rightly."""
 
-import re
 from typing import TYPE_CHECKING
 
 import click
@@ -9,23 +8,10 @@ from . import options as o
 from .interrupt import stop_if_interrupted
 from .opening import Opening, working
 from .output import Output
+from .ranges import Spans, layer_spans
 
 if TYPE_CHECKING:
     from embspace.projection.reader import ReadableModel
-
-
-Spans = list[tuple[int, int]]  # first and last layer of each
-
-
-def layer_spans(ctx: click.Context, parameter: click.Parameter, text: str | None) -> Spans | None:
-    """`0,3,7-9` as spans of layers, not yet listed one by one; None for all."""
-    if text is None:
-        return None
-    parts = [re.fullmatch(r"\s*(\d{1,18})(?:-(\d{1,18}))?\s*", part) for part in text.split(",")]
-    spans = [(int(m[1]), int(m[2] or m[1])) for m in parts if m]
-    if len(spans) < len(parts) or any(first > last for first, last in spans):
-        raise click.BadParameter(f"{text!r}: give layers like 0,3,7-9.")
-    return spans
 
 
 def _layers(model: "ReadableModel", spans: Spans | None) -> list[int] | None:
@@ -38,7 +24,7 @@ def _layers(model: "ReadableModel", spans: Spans | None) -> list[int] | None:
 
 @click.command("check", context_settings=o.CONTEXT, short_help="Prove the reading of a model.")
 @o.model_argument
-@click.option("--layers", callback=layer_spans, metavar="0,3,7-9", help="Only these layers.")
+@click.option("--layers", callback=layer_spans, metavar="0-5,8", help="Only these layers.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the random texts.")
 @o.output_options
 @o.unproved_options

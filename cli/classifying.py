@@ -36,22 +36,6 @@ def data_options(command: Command) -> Command:
     return command
 
 
-def several(ctx: click.Context, parameter: click.Parameter, text: str | None) -> list[int] | None:
-    """`0,2-5` as numbers; None for all."""
-    if text is None:
-        return None
-    found: list[int] = []
-    for part in text.split(","):
-        first, dash, last = (piece.strip() for piece in part.partition("-"))
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise click.BadParameter(f"{text!r}: give numbers and ranges, as in 0,2-5.")
-        start, stop = int(first), int(last or first)
-        if stop < start or stop > 100_000:
-            raise click.BadParameter(f"{part.strip()!r} is no range of blocks.")
-        found += range(start, stop + 1)
-    return found
-
-
 def train(opening: Opening, output: Output, *, data: str, out: str, **how: Any) -> None:
     """Open the model, fine-tune it, show how it went."""
     from embspace.compare.tuning.finetuning import finetune

@@ -14,7 +14,14 @@ from .output import Output
 @click.option("--groups", callback=groups_named, metavar="K,V,…", help=f"Only these: {GROUPS}.")
 @click.option("--words", metavar="FILE", help="The task's words, one a line.  [default: sentiment]")
 @click.option(
-    "--rows", type=click.IntRange(min=1), default=3, show_default=True, help="Shown of each layer."
+    "--show",
+    "--rows",
+    "rows",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Rows shown of each layer.",
 )
 @click.option(
     "-k", "--top", "k", type=click.IntRange(min=1), default=8, show_default=True, help="Tokens."

@@ -24,7 +24,9 @@ from .texts import read_some, some_texts_options
 )
 @click.option(
     "-k",
+    "--entries",
     "--keep",
+    "keep",
     type=click.IntRange(min=1),
     multiple=True,
     metavar="K",

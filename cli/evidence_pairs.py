@@ -14,7 +14,9 @@ from .output import Output
 @o.model_argument
 @o.layer_option
 @click.option(
+    "--draw",
     "--pairs",
+    "pairs",
     type=click.IntRange(min=2),
     default=1000,
     show_default=True,

@@ -5,28 +5,27 @@ from typing import Any
 import click
 
 from . import options as o
+from . import ranges
 from .opening import Opening
 from .output import Output
 from .texts import Reading, text_options
 
 
-def numbers(kind: type, what: str) -> Any:
+def fractions(ctx: click.Context, parameter: click.Parameter, text: str | None) -> Any:
     """`0.1,0.5` as a tuple of numbers; None where not given."""
-
-    def read(ctx: click.Context, parameter: click.Parameter, text: str | None) -> Any:
-        if text is None:
-            return None
-        try:
-            return tuple(kind(part) for part in text.split(","))
-        except ValueError:
-            raise click.BadParameter(f"{text!r}: give {what} between commas.") from None
-
-    return read
+    if text is None:
+        return None
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{text!r}: give numbers between commas.") from None
 
 
 @click.command("exit", context_settings=o.CONTEXT, short_help="Leave early: blocks saved.")
 @o.model_argument
-@click.option("--map", "maps", metavar="FILE", help="Fitted maps.  [default: fitted now, cached]")
+@click.option(
+    "--maps", "--map", "maps", metavar="FILE", help="Fitted maps.  [default: fitted now, cached]"
+)
 @click.option(
     "--target",
     type=click.FloatRange(0, 1, min_open=True),
@@ -37,19 +36,24 @@ def numbers(kind: type, what: str) -> Any:
 )
 @click.option(
     "--lambdas",
-    callback=numbers(float, "numbers"),
+    callback=fractions,
     metavar="X,Y,…",
     help="λ of the curve.  [default: 0 to 1.112]",
 )
 @click.option(
     "--exits",
     "layers",
-    callback=numbers(int, "layers"),
-    metavar="L,M,…",
-    help="Look after these numbers of blocks only.  [default: after every block]",
+    callback=ranges.numbers,
+    metavar="0-5,8",
+    help="Look after these numbers of blocks only, ends included.  [default: after every block]",
 )
 @click.option(
-    "--rows", type=click.IntRange(min=1), metavar="N", help="Lines to calibrate and to score, each."
+    "--lines",
+    "--rows",
+    "rows",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Lines to calibrate and to score, each.",
 )
 @click.option("--generate", metavar="PROMPT", help="Generate from PROMPT with the chosen exit.")
 @click.option(

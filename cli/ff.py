@@ -7,10 +7,11 @@ import click
 from . import options as o
 from .opening import Opening
 from .output import Output
+from .places import place_argument
 
 
 @click.command("ff", context_settings=o.CONTEXT, short_help="Neurons: keys and values.")
-@o.model_argument
+@place_argument("neuron")
 @o.layer_option
 @click.option("-n", "--neuron", type=int, metavar="N", help="Neuron, from 0.")
 @click.option("--expert", metavar="N", help="Expert of a mixture: a number, or shared.")
@@ -35,8 +36,9 @@ from .output import Output
 def command(opening: Opening, output: Output, **given: Any) -> None:
     """The tokens of feed-forward keys and values, both ends, exactly.
 
-    With --layer and --neuron: keys (gate and up where the layer is gated) and value side by
-    side. Without --neuron: one line each for the neurons whose value singles out a token most
+    With a layer and a neuron (11.907, or --layer 11 --neuron 907): keys (gate and up where
+    the layer is gated) and value side by side. Without a neuron: one line each for the neurons
+    whose value singles out a token most
     (×rms: its strongest score over the root mean square of all its scores; a random vector reaches
     about √(2 ln V), 4.7 for V = 50,000, so that less is noise, shown dim). A line shows the
     stronger end, − marks the lower one.
@@ -47,7 +49,7 @@ def command(opening: Opening, output: Output, **given: Any) -> None:
 
     \b
         embspace ff
-        embspace ff gpt2 --layer 11 --neuron 907
+        embspace ff gpt2 11.907
         embspace ff gpt2-medium --related
     """
     from .neurons import read_feed_forward

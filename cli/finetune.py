@@ -46,7 +46,9 @@ from .output import Output
     help="Texts to score on.",
 )
 @click.option(
+    "--text-end",
     "--keep",
+    "keep",
     type=click.Choice(["start", "end"]),
     default="start",
     show_default=True,

@@ -31,6 +31,8 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, or None."""
+        if cmd_name in WORDS:
+            return WORDS[cmd_name]
         if cmd_name not in COMMANDS:
             return None
         return import_module(f".{cmd_name}", __package__).command
@@ -60,6 +62,31 @@ class Commands(click.Group):
         sys.exit(code)
 
 
+@click.command("help", hidden=True, context_settings=CONTEXT)
+@click.argument("names", nargs=-1, metavar="[COMMAND]…")
+@click.pass_context
+def help_command(ctx: click.Context, names: tuple[str, ...]) -> None:
+    """The help of a command: `embspace help evidence trust` is `embspace evidence trust --help`."""
+    at = ctx.parent or ctx
+    for name in names:
+        group = at.command
+        if not isinstance(group, click.Group):
+            raise click.UsageError(f"{at.command_path} has no commands of its own.", at)
+        found = group.resolve_command(at, [name])[1]
+        assert found is not None  # else it was refused
+        at = click.Context(found, info_name=name, parent=at)
+    click.echo(at.get_help())
+
+
+@click.command("version", hidden=True, context_settings=CONTEXT)
+def version_command() -> None:
+    """The version, as --version prints it."""
+    click.echo(f"embspace, version {__version__}")
+
+
+WORDS = {"help": help_command, "version": version_command}
+
+
 @click.group(cls=Commands, context_settings=CONTEXT)
 @click.version_option(__version__, "--version", prog_name="embspace")
 @debug_option
@@ -70,10 +97,12 @@ def cli() -> None:
 
     \b
         embspace heads
-        embspace heads --layer 3 --head 1
-        embspace heads gpt2 --layer 10 --head 0 --token Paris
-        embspace ff gpt2 --layer 11 --neuron 907
+        embspace heads gpt2 10.0 --token Paris
+        embspace ff gpt2 11.907
+        embspace lens gpt2 "The capital of France is"
 
+    Every command is `embspace COMMAND [MODEL] …`; `embspace help COMMAND` explains one. Ranges are
+    0-5,8, both ends included; a head is 23.4, 23x4 or L23H4.
     MODEL is a Hub name, a folder, a .gguf file, an alias or a bundled sample (`embspace models`).
     Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage,
     130 interrupted, 141 when the reader of a pipe left early (`| head`), as cat and git do.

@@ -79,7 +79,7 @@ def spelled(message: str) -> str:
     command = RUN["command"]
     for parameter in command.params if command else ():
         if isinstance(parameter, click.Option):
-            option = max(parameter.opts, key=len)
+            option = next(name for name in (*parameter.opts, "--") if name.startswith("--"))
             pattern = rf"(?<![\w.=-]){parameter.name}=(True\b)?"
             message = re.sub(pattern, lambda m, o=option: o if m[1] else f"{o} ", message)
     return message

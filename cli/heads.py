@@ -7,10 +7,11 @@ import click
 from . import options as o
 from .opening import Opening
 from .output import Output
+from .places import place_argument
 
 
 @click.command("heads", context_settings=o.CONTEXT, short_help="Attention heads: token pairs.")
-@o.model_argument
+@place_argument("head")
 @o.layer_option
 @o.head_option
 @o.circuit_option
@@ -34,8 +35,9 @@ def command(opening: Opening, output: Output, **given: Any) -> None:
     """The strongest token pairs of attention heads, over the whole vocabulary, exactly.
 
     W_VO: which token, attended to, promotes which. W_QK: which token attends to which. With
-    --layer and --head: the full table. Otherwise one line a circuit, as they are found: --layer
-    alone reads every head of that layer, --head alone that head in every layer.
+    a layer and a head (10.0, 10x0, L10H0, 10 0, or --layer 10 --head 0): the full table. Otherwise
+    one line a circuit, as they are found: a layer alone reads every head of it, --head alone that
+    head in every layer.
 
     ×rms is a score over the root mean square of all V × V scores of that circuit. Of so many, even
     random weights have a largest one near √(4 ln V), 6.6 for V = 50,000: less is noise, shown dim.
@@ -43,7 +45,7 @@ def command(opening: Opening, output: Output, **given: Any) -> None:
 
     \b
         embspace heads
-        embspace heads gpt2 --layer 10 --head 0 --filter words
+        embspace heads gpt2 10.0 --filter words
         embspace heads gpt2 --layer 10 --head 0 --token Paris --json
     """
     from .circuits import read_heads

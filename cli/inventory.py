@@ -11,6 +11,8 @@ from embspace.models.aliases import ALIASES, DEFAULT_SAMPLE, bundled, bundled_na
 from embspace.models.families import BY_TYPE
 from embspace.models.files import path_of
 
+from .places import snapshot
+
 NO_ALIAS = "no alias"
 KEPT = ("certificates", "gguf", "maps", "trust")  # folders of our cache that hold results
 
@@ -52,7 +54,7 @@ def _meaning(name: str) -> tuple[Path | None, str, str]:
     if name not in ALIASES and re.fullmatch(r"bert-seed\d*", name):
         return None, NO_ALIAS, f"aliases end at {list(ALIASES)[-1]}"
     repo = ALIASES.get(name, name)
-    return _snapshot(repo), "alias" if name in ALIASES else "Hub name", repo
+    return snapshot(repo), "alias" if name in ALIASES else "Hub name", repo
 
 
 def _way(model_type: str | None) -> str:
@@ -70,18 +72,6 @@ def _model_type(folder: Path | None) -> str | None:
         return None
     text = raw.get("text_config") or {}
     return text.get("model_type") or raw.get("model_type")
-
-
-def _snapshot(repo: str) -> Path | None:
-    """The folder of a Hub model in the cache, or None."""
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        found = try_to_load_from_cache(repo, "config.json")
-    except HFValidationError:
-        return None
-    return Path(found).parent if isinstance(found, str) else None
 
 
 def _sample(name: str) -> dict[str, Any]:

@@ -38,5 +38,5 @@ def command() -> None:
     \b
         embspace reproduce jump --quick
         embspace reproduce embedding --quick
-        embspace reproduce jump --model gpt2 --text wiki.txt --text news.txt
+        embspace reproduce jump gpt2 --text wiki.txt --text news.txt
     """

@@ -34,12 +34,12 @@ def command(opening: Opening, output: Output, **how: Any) -> None:
 
     Pairs of matching vectors, activated vectors against the layer's and the final state, what
     fine-tuning changed, two training runs aligned, models stitched, both inverses of E. Prints each
-    claim, the paper's figure, ours, and whether it holds. Without --model the bundled samples play
-    all parts; with it, what is not given is not measured.
+    claim, the paper's figure, ours, and whether it holds. Without MODEL the bundled samples play
+    all parts; with one, what is not given is not measured.
 
     \b
         embspace reproduce embedding --quick
-        embspace reproduce embedding --model gpt2 --text wiki.txt --pair bert-seed1 bert-seed2
+        embspace reproduce embedding gpt2 --text wiki.txt --pair bert-seed1 bert-seed2
     """
     from .reproducing import embedding
 

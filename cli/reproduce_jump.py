@@ -32,7 +32,7 @@ def command(opening: Opening, output: Output, texts: tuple[str, ...], **how: Any
 
     \b
         embspace reproduce jump --quick
-        embspace reproduce jump --model gpt2 --text wiki.txt --text news.txt --out gpt2-jump
+        embspace reproduce jump gpt2 --text wiki.txt --text news.txt --out gpt2-jump
     """
     from .reproducing import jump
 

@@ -9,11 +9,11 @@ import click
 
 from embspace.models.aliases import DEFAULT_SAMPLE, bundled
 
-from . import completion
 from .interrupt import stop_if_interrupted
 from .opening import Opening
 from .options import seed_option
 from .output import Output
+from .places import model_or_option
 from .terminal import say
 from .texts import Followed
 
@@ -34,17 +34,9 @@ Command = Callable[..., Any]
 
 
 def reproduce_options(command: Command) -> Command:
-    """--model, --out, --quick, --resume and --seed."""
+    """MODEL, --out, --quick, --resume and --seed."""
     options = (
-        click.option(
-            "-m",
-            "--model",
-            default=DEFAULT_SAMPLE,
-            show_default=True,
-            metavar="MODEL",
-            shell_complete=completion.models,
-            help="Hub name, folder, alias or bundled sample.",
-        ),
+        model_or_option,
         click.option("--out", metavar="DIR", help="Folder to write.  [default: PAPER-MODEL]"),
         click.option("--quick", is_flag=True, help="Few rows and vectors: a first look."),
         click.option(

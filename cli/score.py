@@ -5,6 +5,7 @@ import click
 from . import options as o
 from .opening import Opening
 from .output import Output
+from .ranges import numbers
 from .terminal import say
 from .texts import Followed, Reading, text_options
 
@@ -13,9 +14,17 @@ from .texts import Followed, Reading, text_options
 @o.model_argument
 @click.option("--maps", metavar="FILE", help="Fitted maps.  [default: fitted now, all pairs]")
 @click.option(
-    "--fit-sentences", metavar="A:B", help="Lines to fit, where maps are fitted now.  [the others]"
+    "--fit-sentences", metavar="A-B", help="Lines to fit, where maps are fitted now.  [the others]"
 )
-@click.option("-l", "--layer", "layers", type=int, multiple=True, metavar="N", help="Decode these.")
+@click.option(
+    "-l",
+    "--layer",
+    "layers",
+    callback=numbers,
+    multiple=True,
+    metavar="0-5,8",
+    help="Decode these.",
+)
 @o.plot_option
 @text_options
 @o.output_options
@@ -27,7 +36,7 @@ def command(
     reading: Reading,
     maps: str | None,
     fit_sentences: str | None,
-    layers: tuple[int, ...],
+    layers: list[int] | None,
     plot: str | None,
 ) -> None:
     """Held-out r² of every pair of layers, and how well each layer decodes, mat beside id.
@@ -39,7 +48,7 @@ def command(
 
     \b
         embspace score
-        embspace score gpt2 --maps gpt2.maps --text wiki.txt --sentences 9000:12000
+        embspace score gpt2 --maps gpt2.maps --text wiki.txt --sentences 9000-11999
     """
     from embspace.mapping.lines import line_range
     from embspace.mapping.scoring import score
@@ -53,7 +62,7 @@ def command(
             corpus,
             lines=reading.lines(corpus),
             fit_lines=None if fit_sentences is None else line_range(fit_sentences, corpus),
-            layers=list(layers) or None,
+            layers=layers,
             run_dtype=reading.run_dtype,
             progress=bar,
             **reading.taking(corpus),

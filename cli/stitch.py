@@ -5,19 +5,20 @@ from typing import Any
 import click
 
 from . import options as o
-from .classifying import data_options, several
+from .classifying import data_options
 from .opening import Opening
 from .output import Output
+from .ranges import numbers
 
 
 @click.command("stitch", context_settings=o.CONTEXT, short_help="Join two models, untrained.")
 @data_options
 @click.option(
-    "--keep", callback=several, metavar="0,2-5", help="Blocks of A kept.  [default: 0 to all]"
+    "--keep", callback=numbers, metavar="0-5,8", help="Blocks of A kept.  [default: 0 to all]"
 )
 @click.option(
     "--transplant",
-    callback=several,
+    callback=numbers,
     metavar="1-3",
     help="Last blocks of B.  [default: 1 to those trained]",
 )

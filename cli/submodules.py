@@ -7,13 +7,20 @@ from embspace.errors import EmbspaceError
 from . import options as o
 from .opening import Opening
 from .output import Output
+from .ranges import numbers
 from .texts import Followed, Reading, text_options
 
 
 @click.command("submodules", context_settings=o.CONTEXT, short_help="Linear sub-modules.")
 @o.model_argument
 @click.option(
-    "-l", "--layer", "layers", type=int, multiple=True, metavar="N", help="First linear block."
+    "-l",
+    "--layer",
+    "layers",
+    callback=numbers,
+    multiple=True,
+    metavar="0-5,8",
+    help="First linear block, of each of these.",
 )
 @click.option(
     "--replace",
@@ -23,7 +30,14 @@ from .texts import Followed, Reading, text_options
     "several between commas. Repeat for several sets.  [default: attn, ff and norms, one by one]",
 )
 @click.option(
-    "--rows", type=click.IntRange(min=1), default=400, show_default=True, help="Lines to score."
+    "--lines",
+    "--rows",
+    "rows",
+    type=click.IntRange(min=1),
+    default=400,
+    show_default=True,
+    metavar="N",
+    help="Lines to score.",
 )
 @text_options
 @o.output_options
@@ -33,7 +47,7 @@ def command(
     opening: Opening,
     output: Output,
     reading: Reading,
-    layers: tuple[int, ...],
+    layers: list[int] | None,
     replace: tuple[str, ...],
     rows: int,
 ) -> None:
@@ -45,7 +59,7 @@ def command(
 
     \b
         embspace submodules
-        embspace submodules gpt2 --text wiki.txt -l 0 -l 6 --rows 200
+        embspace submodules gpt2 --text wiki.txt -l 0 -l 6 --lines 200
         embspace submodules gpt2 --replace attn,norms --replace norm1 --replace norm2
     """
     from embspace.mapping.submodules import parts_of, submodules
@@ -62,7 +76,7 @@ def command(
             model,
             corpus,
             replace=replace or None,
-            layers=list(layers) or None,
+            layers=layers,
             rows=rows,
             lines=reading.lines(corpus),
             run_dtype=reading.run_dtype,

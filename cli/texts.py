@@ -142,7 +142,7 @@ _TEXT = (
     text_option(itself=True),
     column_option,
     click.option(
-        "--sentences", metavar="A:B", help="Only these lines, counted from 0, B not included."
+        "--sentences", metavar="A-B", help="Only these lines, counted from 0, both ends included."
     ),
     click.option(
         "--positions",

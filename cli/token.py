@@ -1,19 +1,18 @@
 """`embspace token`: one token across the whole model."""
 
 import functools
-import os
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from embspace.errors import ModelError, VocabularyError
-from embspace.models.aliases import ALIASES, DEFAULT_SAMPLE, bundled
-from embspace.models.files import path_of
+from embspace.errors import VocabularyError
+from embspace.models.aliases import DEFAULT_SAMPLE
 
 from . import completion
 from . import options as o
 from .opening import Opening
 from .output import Output
+from .places import names_a_model
 from .terminal import say
 
 if TYPE_CHECKING:
@@ -46,17 +45,6 @@ def words_argument(command: o.Command) -> o.Command:
         return command(model=model, words=words, **rest)
 
     return with_words
-
-
-def names_a_model(text: str) -> bool:
-    """Whether a single argument is rather a model than a word: sample, alias or path."""
-    is_path = os.sep in text or text in (".", "..") or text.endswith(".gguf")
-    try:
-        path = path_of(text)
-        named = text in ALIASES or bundled(text) is not None
-        return named or (path / "config.json").is_file() or (is_path and path.exists())
-    except ModelError:  # longer than any path, or of no such user
-        return False
 
 
 @click.command("token", context_settings=o.CONTEXT, short_help="One token across a model.")

@@ -8,6 +8,7 @@ import click
 from . import options as o
 from .opening import Opening
 from .output import Output
+from .places import place_argument
 
 if TYPE_CHECKING:
     from embspace.models.memory import Needs
@@ -17,12 +18,12 @@ TABLE, LINE = 20, 8  # tokens of each end shown unless --top says otherwise
 
 
 @click.command("vectors", context_settings=o.CONTEXT, short_help="Single vectors of a head.")
-@o.model_argument
+@place_argument("head")
 @click.option(
     "--group", type=click.Choice(["q", "k", "v", "o"]), required=True, help="W_Q, W_K, W_V or W_O."
 )
-@click.option("-l", "--layer", type=int, required=True, metavar="N", help="Layer, from 0.")
-@click.option("--head", type=int, required=True, metavar="N", help="Head, from 0.")
+@o.layer_option
+@o.head_option
 @click.option("-n", "--index", type=int, metavar="N", help="Only this vector, from 0.")
 @o.top_option(f"{LINE} a line, {TABLE} with --index")
 @o.filter_option
@@ -33,7 +34,8 @@ TABLE, LINE = 20, 8  # tokens of each end shown unless --top says otherwise
 def command(
     opening: Opening, output: Output, index: int | None, top: int | None, **of: Any
 ) -> None:
-    """Columns of W_Q, W_K, W_V and rows of W_O of one head, each read as tokens, both ends.
+    """Columns of W_Q, W_K, W_V and rows of W_O of one head (3.1, or --layer 3 --head 1), each
+    read as tokens, both ends.
 
     With --index: that vector's table. Without: one line a vector with its stronger end; − marks
     the lower end. ×rms is the strongest score over the root mean square of the vector's scores: a
@@ -42,8 +44,10 @@ def command(
 
     \b
         embspace vectors --group v --layer 3 --head 1
-        embspace vectors gpt2 --group o --layer 10 --head 0 --index 5
+        embspace vectors gpt2 10.0 --group o --index 5
     """
+    if of["layer"] is None or of["head"] is None:
+        raise click.UsageError("name one head: embspace vectors MODEL 3.1, or --layer 3 --head 1.")
     filters = of.pop("filters")
     model = opening.open(lambda m: _needs(m, index, filters, **of), "use --dtype float32.")
     group = model.vectors(**of)

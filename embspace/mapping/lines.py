@@ -1,6 +1,7 @@
 """Which lines of a text are fitted and which are scored: no text is on both sides."""
 
 import random
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -108,14 +109,18 @@ def _numbers(lines: Iterable[int] | None, corpus: Corpus) -> tuple[int, ...] | N
 
 
 def line_range(text: Any, corpus: Corpus) -> range:
-    """`9000:12000` as line numbers, counted from 0, the end not included. Raises TextError."""
-    first, colon, last = str(text).partition(":")
+    """Line numbers, counted from 0: `9000-11999` with both ends, or `9000:12000` as Python has it.
+
+    Raises TextError.
+    """
+    text = re.sub(r"^\s*(\d{1,15})-(\d{1,15})\s*$", lambda m: f"{m[1]}:{int(m[2]) + 1}", str(text))
+    first, colon, last = text.partition(":")
     try:
         start, stop = int(first or 0), int(last or len(corpus))
     except ValueError as error:
-        raise TextError(f"{str(text)[:60]!r} is no range of lines: give FIRST:LAST.") from error
+        raise TextError(f"{str(text)[:60]!r} is no range of lines: give FIRST-LAST.") from error
     if not colon or not 0 <= start < stop:
-        raise TextError(f"{str(text)[:60]!r} is no range of lines: give FIRST:LAST.")
+        raise TextError(f"{str(text)[:60]!r} is no range of lines: give FIRST-LAST.")
     if stop > len(corpus):
         raise TextError(f"{corpus.source} has {len(corpus)} lines, so there is no {text}.")
     return range(start, stop)
