@@ -63,10 +63,10 @@ def _measure(
     seed: int,
     plot: str | None,
 ) -> None:
-    from embspace.projection.inverse import inverse_check, needs_of_inverse
+    from embspace.projection.inverse import KEPT, inverse_check, needs_of_inverse
 
     way_out = "measure fewer with --vectors."
-    model = opening.open(lambda m: needs_of_inverse(m, vectors, len(keep) or 8), way_out)
+    model = opening.open(lambda m: needs_of_inverse(m, vectors, len(keep or KEPT)), way_out)
     states = None
     if text is not None:
         from embspace.compare.hidden import hidden_states

@@ -75,9 +75,9 @@ class Keeper:
         result = read_json(folder / RESULT)
         if not isinstance(result, dict):
             return None
-        return Kept(folder, result | {"derived": record.get("derived", {})})
+        return Kept(folder, result)
 
-    def keep(self, name: str, key: str, result: Result, derived: dict[str, Any]) -> Kept:
+    def keep(self, name: str, key: str, result: Result) -> Kept:
         """Write JSON, CSV, the table and the figure of a step; they appear together."""
         with self._appearing(name) as made:
             texts = {RESULT: result.to_json(), TABLE: result.to_csv(), PAGE: fragment(result)}
@@ -87,7 +87,7 @@ class Keeper:
             for file in FIGURES if draw else ():
                 draw(result, made / file)  # type: ignore[misc]
             files = {path.name: _digest(path) for path in sorted(made.iterdir())}
-            record = {"name": name, "key": key, "derived": derived, "files": files}
+            record = {"name": name, "key": key, "files": files}
             (made / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf8")
         kept = self.find(name, key)
         if kept is None:

@@ -98,7 +98,7 @@ def _measured(
     except EmbspaceError as error:
         tell(step, str(error))
         return None, str(error)
-    found = keeper.keep(step.name, step.key, result, step.derive(result))
+    found = keeper.keep(step.name, step.key, result)
     tell(step, "measured")
     return found, ""
 

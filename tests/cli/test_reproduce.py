@@ -27,7 +27,7 @@ def test_it_prints_what_it_writes(reproduce, in_folder):
     written = json.loads((in_folder / "out" / "claims.json").read_text("utf8"))
     assert json.loads(found.stdout) == written
     assert written["quick"] and {claim["verdict"] for claim in written["claims"]} > {"holds"}
-    assert "2 of 7" in found.stderr and "measured" in found.stderr and "index.html" in found.stderr
+    assert "2 of 8" in found.stderr and "measured" in found.stderr and "index.html" in found.stderr
 
 
 def test_steps_are_kept_unless_all_is_to_be_fresh(reproduce, in_folder):

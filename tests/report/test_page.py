@@ -57,9 +57,9 @@ def html(awkward, tmp_path_factory):
     """The weights-only steps, void ones, and one whose table and title are hostile."""
     model = embspace.load(awkward)
     tokens = Step(
-        "pairs", MARKUP, MARKUP, lambda progress: model.vectors(0, 1, "o")[3].top_tokens(39)
+        "tokens", MARKUP, MARKUP, lambda progress: model.vectors(0, 1, "o")[3].top_tokens(39)
     )
-    others = [s for s in embedding_steps(Cast(model, None), quick=True) if s.name != "pairs"]
+    others = embedding_steps(Cast(model, None), quick=True)
     out = tmp_path_factory.mktemp("page") / MARKUP.replace("/", "")
     reproduce("embedding", [tokens, *others], out, models={"model": model}, quick=True)
     return (out / "index.html").read_text(encoding="utf8"), model, out

@@ -4,26 +4,32 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...errors import VocabularyError
 from ...mapping.fitting import Progress
 from ...models.conduct import model_key
 from ...models.corpus import Corpus
+from ...projection.concepts import concept
 from ...projection.inverse import KEPT, InverseCheck, inverse_check
 from ...projection.similar import pair_similarity
 from ...results import Result
 from ..alignment import align
 from ..difference.changes import diff
-from ..difference.result import Difference
 from ..hidden import hidden_states
 from ..overlap import Against, state_overlap
-from ..stitching.result import Stitching
 from ..stitching.sweep import stitch
 from ..tuning.labelled import read_test
-from .steps import Derive, Step, nothing
+from .steps import Step
 
 if TYPE_CHECKING:
     from ...models.model import Model
 
-KEPT_AT = 1000  # the k at which the paper gives its numbers
+# Topics to look up: the first whose words are tokens of the model.
+TOPICS = (
+    ("Paris", "London", "Rome", "Berlin", "Madrid", "Vienna"),
+    ("mother", "father", "brother", "sister", "daughter", "son"),
+    ("red", "green", "blue", "yellow", "black", "white"),
+)
+TOPIC_WORDS = 3  # that a topic has at least
 NO_FORWARD = "it runs the model, and only the weights were to be read"
 
 
@@ -65,17 +71,18 @@ class Sizes:
     texts: int
     stitched_texts: int
     turns: int
+    draws: int
 
     @classmethod
     def of(cls, quick: bool) -> "Sizes":
         """Few for a first look; else those of the commands themselves."""
-        return cls(200, 100, 60, 100, 39) if quick else cls(1000, 300, 300, 400, 99)
+        return cls(200, 100, 60, 100, 39, 199) if quick else cls(1000, 300, 300, 400, 99, 999)
 
 
 def embedding_steps(cast: Cast, *, quick: bool = False, seed: int = 0) -> list[Step]:
-    """Pairs, states, logits, differences, alignment, stitching, inverses; those that apply."""
+    """Pairs, topic, states, logits, differences, alignment, stitching, inverses; what applies."""
     sizes = Sizes.of(quick)
-    every = (_pairs, _states, _logits, _diff, _align, _stitch, _inverse)
+    every = (_pairs, _topic, _states, _logits, _diff, _align, _stitch, _inverse)
     return [build(cast, sizes, seed) for build in every]
 
 
@@ -85,14 +92,13 @@ def _step(
     place: str,
     work: Callable[[], Result],
     settings: dict[str, Any],
-    derive: Derive = nothing,
     why_not: str = "",
 ) -> Step:
     def done(progress: Progress | None) -> Result:
         return work()
 
     decided = {key: _named(value) for key, value in settings.items()}
-    return Step(name, title, place, done, decided, derive, why_not)
+    return Step(name, title, place, done, decided, why_not)
 
 
 def _named(value: Any) -> Any:
@@ -112,6 +118,34 @@ def _pairs(cast: Cast, sizes: Sizes, seed: int) -> Step:
         lambda: pair_similarity(cast.model, sample=sizes.pairs, seed=seed),
         {"model": cast.model, "sample": sizes.pairs, "seed": seed},
     )
+
+
+def _topic(cast: Cast, sizes: Sizes, seed: int) -> Step:
+    words = _words(cast.model)
+    return _step(
+        "topic",
+        "Vectors nearest to a topic",
+        "§4.1",
+        lambda: concept(cast.model, words, draws=sizes.draws, seed=seed),
+        {"model": cast.model, "words": words, "draws": sizes.draws, "seed": seed},
+        why_not="" if words else "no topic has three words that are one token of this model",
+    )
+
+
+def _words(model: "Model") -> tuple[str, ...]:
+    """The words of the first topic of which enough are one token."""
+    for words in TOPICS:
+        found = tuple(word for word in words if _is_token(model, word))
+        if len(found) >= TOPIC_WORDS:
+            return found
+    return ()
+
+
+def _is_token(model: "Model", word: str) -> bool:
+    try:
+        return bool(model.vocabulary.token_ids(word))
+    except VocabularyError:
+        return False
 
 
 def _states(cast: Cast, sizes: Sizes, seed: int) -> Step:
@@ -155,7 +189,6 @@ def _diff(cast: Cast, sizes: Sizes, seed: int) -> Step:
         "§4.3, App. D",
         lambda: diff(cast.model, tuned, turns=sizes.turns, seed=seed),  # type: ignore[arg-type]
         {"base": cast.model, "tuned": tuned, "turns": sizes.turns, "seed": seed},
-        _p_values,
         "" if tuned else "it takes a classifier made of the model: give --tuned",
     )
 
@@ -183,7 +216,6 @@ def _stitch(cast: Cast, sizes: Sizes, seed: int) -> Step:
         "§5.2",
         lambda: stitch(kept, tuned, str(data), n_test=n, seed=seed),  # type: ignore[arg-type]
         {"a": kept, "b": tuned, "data": data, "digest": digest, "n_test": n, "seed": seed},
-        _lower_end,
         _why_not_stitched(bool(ready), cast),
     )
 
@@ -207,24 +239,4 @@ def _inverse(cast: Cast, sizes: Sizes, seed: int) -> Step:
         "App. A, Figs. 3–4",
         work,
         {"model": cast.model, "n": sizes.vectors, "kept": KEPT, "text": text, "seed": seed},
-        _at_1000,
     )
-
-
-def _p_values(result: Difference) -> dict[str, Any]:
-    """The larger of both p-values of each group: words must stand out by either."""
-    found = {name: score for name, score in result.words.items() if score is not None}
-    return {"p": {name: max(s.p, s.p_turned or 0.0) for name, s in found.items()}}
-
-
-def _lower_end(result: Stitching) -> dict[str, Any]:
-    return {"lower_end": result.best.scoring.interval[0]}
-
-
-def _at_1000(result: InverseCheck) -> dict[str, Any]:
-    """Cosines at k = 1000, where the vocabulary has more tokens than that."""
-    found: dict[str, dict[str, float]] = {}
-    for point in result.points:
-        if point.k == KEPT_AT:
-            found.setdefault(point.vectors, {})[point.inverse] = point.cosine
-    return {"at_1000": found}

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 QUICK_LINES = 1200  # of each text; the paper: 12,000
 ROWS = {True: 200, False: 400}  # of sub-modules, by whether it is quick: many passes each
 SCHEDULES = ("single", "rr", "r2")  # the paper's; those found by measuring take many more passes
-EARLY = "precision@10"
 
 
 def jump_steps(
@@ -62,14 +61,13 @@ def jump_steps(
 
     lacking = "" if second else "it takes a second text: give --text twice"
     return [
-        step("score", "mat and id, layer by layer", "§3–4", scored, derive=_half_way),
+        step("score", "mat and id, layer by layer", "§3–4", scored),
         step(
             "transfer",
             "Maps of one text on another",
             "",
             transferred,
             settings={"other": second.digest if second else None},
-            derive=_foreign,
             why_not=headless or lacking,
         ),
         step(
@@ -82,7 +80,7 @@ def jump_steps(
             settings={"rows": ROWS[quick]},
             why_not=headless,
         ),
-        step("exits", "Early exit", "", left, derive=_saved, why_not=headless),
+        step("exits", "Early exit", "", left, why_not=headless),
         step(
             "alternate",
             "Blocks and jumps in turn",
@@ -96,34 +94,3 @@ def jump_steps(
 
 def _cut(corpus: Corpus, quick: bool) -> Corpus:
     return Corpus(corpus.lines[:QUICK_LINES], corpus.source) if quick else corpus
-
-
-def _half_way(result: Scores) -> dict[str, Any]:
-    """Precision@10 of each kind at half the depth."""
-    if not result.layers:
-        return {}
-    middle = {kind: each[len(each) // 2] for kind, each in result.layers.items()}
-    return {"half": {kind: score.means[EARLY] for kind, score in middle.items()}}
-
-
-def _foreign(result: Transfer) -> dict[str, Any]:
-    """Precision@1 on each text by layer: of maps fitted on the other one, and of id."""
-    foreign = {
-        on: {str(s.layer): s.means["precision@1"] for s in each}
-        for (fitted, on), each in result.scores.items()
-        if fitted != on
-    }
-    identity = {
-        on: {str(s.layer): s.means["precision@1"] for s in each}
-        for on, each in result.identity.items()
-    }
-    return {"foreign": foreign, "id": identity}
-
-
-def _saved(result: Exits) -> dict[str, Any]:
-    """Share of layers saved for the target and its interval, by rule and map."""
-    found: dict[str, Any] = {}
-    for point in (choice.point for choice in result.choices):
-        own = {"saved": point.saved, "saved_interval": list(point.saved_interval)}
-        found.setdefault(point.rule, {})[point.map] = own
-    return found

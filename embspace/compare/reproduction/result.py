@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...results import Result
-from .claims import FAILS, HOLDS, VOID, Verdict
+from .claims import FAILS, HOLDS, TIED, VOID, Verdict
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Reproduction(Result):
     def count(self) -> dict[str, int]:
         """How many claims have each verdict."""
         found = [v.verdict for v in self.verdicts]
-        return {name: found.count(name) for name in (HOLDS, FAILS, VOID)}
+        return {name: found.count(name) for name in (HOLDS, FAILS, TIED, VOID)}
 
     def to_dict(self) -> dict[str, Any]:
         """Every claim with its verdict, every step, the models."""

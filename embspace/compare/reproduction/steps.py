@@ -10,13 +10,7 @@ from ...mapping.fitting import Progress
 from ...results import Result
 from ...version import __version__
 
-FORMAT = 1  # of what a step leaves behind; a new number makes old ones be measured again
-Derive = Callable[[Any], dict[str, Any]]
-
-
-def nothing(result: Any) -> dict[str, Any]:
-    """No numbers beside those that the result holds."""
-    return {}
+FORMAT = 2  # of what a step leaves behind; a new number makes old ones be measured again
 
 
 @dataclass(frozen=True)
@@ -24,8 +18,7 @@ class Step:
     """One measurement of a paper, as it applies to the models at hand.
 
     name: of its folder; place: section and figure of the paper; work: does it; decided_by: model
-    and text hashes and settings; derive: further numbers that claims are judged by; why_not: why
-    it does not apply, else "".
+    and text hashes and settings; why_not: why it does not apply, else "".
     """
 
     name: str
@@ -33,7 +26,6 @@ class Step:
     place: str
     work: Callable[[Progress | None], Result] | None = None
     decided_by: dict[str, Any] = field(default_factory=dict)
-    derive: Derive = nothing
     why_not: str = ""
 
     @property

@@ -1,6 +1,6 @@
 """How a reproduction looks: the paper's claim, our figure, holds or not, row by row."""
 
-from ...compare.reproduction.claims import FAILS, HOLDS, VOID, Verdict
+from ...compare.reproduction.claims import FAILS, HOLDS, TIED, VOID, Verdict
 from ...compare.reproduction.result import Reproduction
 from ..view import Column, Sheet, View, joined, model_name, shown
 from ..views import sheet
@@ -13,8 +13,9 @@ QUICK = (
     "--quick: few rows and vectors, so that figures are rough and close calls may fall either way."
 )
 RULE = (
-    "A claim holds where its rule does, on the means measured here; where their 95 % intervals "
-    "overlap at a place that decides it, the row says so: it may fall the other way on other texts."
+    "A claim holds where its rule does, on the means measured here; a tie is undecided. Where "
+    "their 95 % intervals overlap at a place that decides it, the row says so: it may fall the "
+    "other way on other texts."
 )
 
 
@@ -37,9 +38,10 @@ def _(result: Reproduction) -> Sheet:
 
 
 def tally(result: Reproduction) -> str:
-    """`12 hold · 3 do not · 2 not applicable`."""
+    """`12 hold · 3 do not · 1 undecided · 2 not applicable`."""
     n = result.count()
-    return f"{n[HOLDS]} hold · {n[FAILS]} do not · {n[VOID]} not applicable"
+    tied = f" · {n[TIED]} undecided" if n[TIED] else ""
+    return f"{n[HOLDS]} hold · {n[FAILS]} do not{tied} · {n[VOID]} not applicable"
 
 
 def _row(verdict: Verdict) -> tuple[str, ...]:
