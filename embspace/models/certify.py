@@ -238,14 +238,6 @@ def _special_ids(config: Any) -> set[int]:
     return {i for ids in lists for i in ids if isinstance(i, int)}
 
 
-def _longest(config: Any) -> int:
-    """Positions that a text may take; rotary models may go beyond what they were trained on."""
-    limit = getattr(config, "max_position_embeddings", None)
-    if limit is None or getattr(config, "rope_parameters", None):
-        return 1 << 20
-    return max(2, int(limit) - 2)  # RoBERTa counts from its padding id + 1
-
-
 def texts(model: Model, seed: int) -> Iterator[Tensor]:
     """Batches of random token ids of a few lengths; no padding and no placeholder tokens."""
     config = model.config
@@ -253,7 +245,7 @@ def texts(model: Model, seed: int) -> Iterator[Tensor]:
     n_rows = min(config.vocab_size, model.checkpoint.shape(f"{model.embedding_path}.weight")[0])
     special = _special_ids(config)
     allowed = torch.tensor([i for i in range(n_rows) if i not in special])
-    longest = _longest(config)
+    longest = model.n_positions or max(LENGTHS)
     taken = {model.n_heads, model.n_kv_heads}  # a length must not look like a number of heads
     for length in LENGTHS:
         length = min(length, longest)

@@ -118,3 +118,9 @@ MODERNBERT = Family(
         "transform": replace(MODERN_HEAD, activation=config.classifier_activation)
     },
 )
+# transform -> where a head with that transform keeps its decoder and bias
+HEADS: dict[Transform, dict[str, str]] = {
+    family.transform: {"head": family.head, "head_bias": family.head_bias}
+    for family in (BERT, ROBERTA, ELECTRA, ALBERT, DISTILBERT, MODERNBERT)
+    if family.transform
+}

@@ -48,7 +48,6 @@ GENERIC = tuple(
         decoders.GPT2,
         replace(decoders.GPT2, transposed=False),
         decoders.OPT,
-        encoders.BERT,
-        encoders.ROBERTA,
+        encoders.BERT,  # with the head, of any encoder's, that its file holds
     )
 )

@@ -50,6 +50,8 @@ def resolve(family: Family, config: Any, checkpoint: Checkpoint) -> Layout:
     from .fits import check_fit
 
     family = replace(family, **family.adapt(config))
+    if family.generic and family.transform:
+        family = _with_held_head(family, checkpoint)
     prefix = _prefix(family, checkpoint)
     n_layers = _size(config, "num_hidden_layers")
     n_heads, n_kv_heads, d_head = head_sizes(config)
@@ -67,6 +69,16 @@ def resolve(family: Family, config: Any, checkpoint: Checkpoint) -> Layout:
         raise ModelError("ALBERT with inner_group_num above 1 is not supported.")
     check_fit(layout, checkpoint)
     return layout
+
+
+def _with_held_head(family: Family, checkpoint: Checkpoint) -> Family:
+    """An unknown encoder with the prediction head, of all known encoders', that its file holds."""
+    from .encoders import HEADS
+
+    for transform, head in HEADS.items():
+        if f"{transform.dense}.weight" in checkpoint:
+            return replace(family, transform=transform, **head)
+    return family
 
 
 def text_part(config: Any) -> Any:

@@ -98,6 +98,16 @@ class Model:
         return self.layout.d_head
 
     @cached_property
+    def n_positions(self) -> int | None:
+        """Tokens of the longest text, special ones included; None where there is no end.
+
+        Raises CannotRunError where transformers has no class for the model.
+        """
+        from .positions import position_limit
+
+        return position_limit(self)
+
+    @cached_property
     def stored_dtype(self) -> torch.dtype:
         """The dtype of the weights on disk."""
         return self.checkpoint.tensor(f"{self.layout.block(0)}{self.family.o}.weight").dtype

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from .model import Model
 
 MAX_TOKENS = 256
-TABLED = ("gptj", "mpt")  # positions computed, but into a table of fixed length
-OFFSET_FROM_PAD = ("roberta", "xlm-roberta", "xlm-roberta-xl", "mpnet", "camembert", "longformer")
 Positions = str | int | Sequence[int | None]
 
 
@@ -80,7 +78,7 @@ class Encoder:
             raise TextError(f"{model.name} has no tokenizer, so it can read no text.")
         self.prefix, self.suffix = self._around() if special else ((), ())
         self.special = special
-        self.limit = _limit(model)
+        self.limit = model.n_positions
         self.max_tokens = self._room(max_tokens)
 
     def _around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -286,16 +284,3 @@ def _mask_id(model: "Model") -> int:
     if found is None:
         raise TextError(f"{model.name} is a masked model, but its tokenizer has no mask token.")
     return int(found)
-
-
-def _limit(model: "Model") -> int | None:
-    """Positions a model has; None where it has no end (ALiBi) or only a trained length (rotary)."""
-    config: Any = model.config
-    names = ("max_position_embeddings", "n_positions", "max_seq_len")
-    n = next((n for name in names if (n := getattr(config, name, None))), None)
-    ends = model.family.positions in ("learned", "relative") or config.model_type in TABLED
-    if not ends or not isinstance(n, int):
-        return None
-    if config.model_type in OFFSET_FROM_PAD:  # positions start after the padding index
-        return n - int(getattr(config, "pad_token_id", 1) or 0) - 1
-    return n

@@ -197,6 +197,16 @@ def _auto_class(model: "Model", config: Any) -> Any:
     return AutoModel
 
 
+def skeleton(model: "Model") -> nn.Module:
+    """The live model with one block and without weights (on the meta device), to ask how it works.
+
+    Raises CannotRunError where transformers has no class for it.
+    """
+    config = truncated(_full_config(model), 1)
+    with quiet(), torch.device("meta"):
+        return _auto_class(model, config).from_config(config)
+
+
 def _load(
     model: "Model",
     config: Any,

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from embspace.mapping.fitting import plan_of
 from embspace.models.load import load
-from embspace.models.passages import Passage, _limit
+from embspace.models.passages import Passage
 from embspace.models.running import run
 from embspace.models.states import PARTS, capture_all
 
@@ -106,7 +106,7 @@ def test_the_submodules_planned_from_the_weights_are_those_the_live_model_yields
 
 @pytest.mark.parametrize("name", ZOO)
 def test_the_limit_is_the_longest_text_that_the_live_model_takes(saved, zoo, name: str):
-    limit = _limit(load(saved(name)))
+    limit = load(saved(name)).n_positions
     longest = 90 if limit is None else limit
     live = plainly(zoo(name))
     with torch.no_grad():

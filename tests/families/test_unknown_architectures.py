@@ -141,3 +141,43 @@ def test_paths_given_by_hand_are_used_as_given(register):
 def test_every_generic_shape_is_marked_and_needs_a_certificate():
     assert all(family.generic and not family.types for family in GENERIC)
     assert not any(family.generic for family in BY_TYPE.values())
+
+
+@pytest.mark.parametrize("name", ["Data2VecText", "IBert"])
+def test_an_encoder_of_roberta_shape_has_its_own_head_and_its_longest_text(tmp_path, name: str):
+    torch.manual_seed(0)
+    config = getattr(hf, f"{name}Config")(**{**BERT, "pad_token_id": 3})
+    live = randomised(getattr(hf, f"{name}ForMaskedLM")(config)).eval()
+    live.save_pretrained(tmp_path)
+    model = load(tmp_path)
+    certificate = certify(model)
+    (logits,) = (claim for claim in certificate.claims if claim.what == "logits")
+    assert model.has_head and certificate.passed and logits.error is not None
+    assert not any("no prediction head" in note for note in model.notes)
+    # positions count from the padding id + 1
+    assert model.n_positions == config.max_position_embeddings - 4 == 60
+    live(input_ids=torch.full((1, 60), 7))
+    with pytest.raises((IndexError, RuntimeError)):
+        live(input_ids=torch.full((1, 61), 7))
+
+
+def test_an_encoder_of_known_body_and_another_known_head_is_read_with_that_head(tmp_path):
+    """BERT's blocks under RoBERTa's head: what is known of one head is not tied to one body."""
+    torch.manual_seed(0)
+    config = hf.CamembertConfig(**BERT)
+    randomised(hf.CamembertForMaskedLM(config)).save_pretrained(tmp_path)
+    shape = replace(BY_TYPE["bert"], types=(), generic=True)
+    model = load(tmp_path, family=shape)
+    assert model.family.transform == BY_TYPE["camembert"].transform
+    assert certify(model).passed
+
+
+def test_mpnet_counts_positions_from_one_whatever_its_padding_id(tmp_path):
+    torch.manual_seed(0)
+    live = randomised(hf.MPNetForMaskedLM(hf.MPNetConfig(**{**BERT, "pad_token_id": 0}))).eval()
+    live.save_pretrained(tmp_path)
+    model = load(tmp_path)
+    assert model.n_positions == 62
+    live(input_ids=torch.full((1, 62), 7))
+    with pytest.raises((IndexError, RuntimeError)):
+        live(input_ids=torch.full((1, 63), 7))
