@@ -85,7 +85,7 @@ def alternation(found: Measured) -> Answer:
     if not differing:
         raise LackingError("no schedule by r² differs from a single jump")
     in_turn, one_jump = (
-        Curve(name, {n: rows[n]["precision@1"] for n in differing})
+        curve(name, {n: _with_interval(rows[n]) for n in differing}, "precision@1")
         for name, rows in (("in turn", chosen), ("one jump", single))
     )
     return on_average(in_turn, one_jump, percent=True)
@@ -103,6 +103,12 @@ def saved(found: Measured, *, rule: str) -> Answer:
 
 NAMES = ("attn", "ff", "norms", "blocks")
 WORDS = {"attn": "attention", "ff": "feed forward", "norms": "both norms", "blocks": "one map"}
+
+
+def _with_interval(row: dict[str, Any]) -> dict[str, Any]:
+    """A schedule's Precision@1 with its interval, under the names that other scores have."""
+    ends = row.get("precision_interval")
+    return {"precision@1": row["precision@1"], "precision@1_interval": ends}
 
 
 def _known(values: dict[str, Any]) -> dict[str, float]:
