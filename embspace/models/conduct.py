@@ -5,8 +5,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .passages import OFFSET_FROM_PAD
-
 if TYPE_CHECKING:
     from .model import Model
 
@@ -42,7 +40,13 @@ IDLE_ENDS = (
     "_coef",
 )
 IDLE_STARTS = ("_", "summary_")
-PAD = "pad_token_id"  # from which some models count positions
+PAD = "pad_token_id"  # from which these count positions
+OFFSET_FROM_PAD = frozenset(
+    {
+        *("roberta", "xlm-roberta", "xlm-roberta-xl", "roberta-prelayernorm", "camembert"),
+        *("longformer", "mpnet", "data2vec-text", "ibert", "xmod", "esm", "luke", "layoutlmv3"),
+    }
+)
 
 
 def settings_of(config: Any) -> dict[str, Any]:
