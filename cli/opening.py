@@ -66,13 +66,16 @@ class Opening:
         with working(f"opening {self.model}") if self.is_here else nullcontext():
             from embspace import load
 
-            return load(
+            model = load(
                 self.model,
                 revision=self.revision,
                 dtype=self.dtype,
                 device=self.device,
                 trust_remote_code=self.trust_remote_code,
+                check=not self.no_check,
             )
+        model.proof_due = False  # `open` proves it, and says so
+        return model
 
 
 def working(what: str) -> AbstractContextManager[Any]:

@@ -16,9 +16,9 @@ from ..checking import indices
 from ..checking import seed as checked_seed
 from ..errors import CertificateError, EmbspaceError, ModelError
 from ..results import Result
-from .checks import NEEDED, ROWS, Checker
+from .checks import LOGITS, NEEDED, ROWS, Checker
 from .model import Model
-from .running import run
+from .running import require_whole, run
 from .tape import Tape
 
 TOLERANCE = 2e-5  # rounding in float32 stays near 1e-6; a wrong split is off by far more
@@ -43,6 +43,8 @@ class Claim:
             void = "not applicable" if self.passed else "cannot be compared"
             return f"{self.what}: {void} ({self.note})"
         where = "" if self.layer is None else f" at layer {self.layer}"
+        if self.note:
+            return f"{self.what}: {self.note}{where}"
         return f"{self.what}: off by {self.error:.2g}{where}, tolerance {self.tolerance:.0g}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -124,6 +126,7 @@ def require(model: Model) -> None:
             f"our reading of {model.name} does not rebuild the model's own outputs: "
             f"{certificate.failures[0]}."
         )
+    model.proof_due = False
 
 
 def verdict(model: Model) -> Certificate:
@@ -135,6 +138,7 @@ def verdict(model: Model) -> Certificate:
     known = _recall(path)
     if known is not None:
         return known
+    require_whole(model)
     certificate = certify(model, layers="first")
     if certificate.passed and model.family.generic and model.n_layers > 1:
         certificate = certify(model)
@@ -166,7 +170,7 @@ def _key(model: Model) -> str:
     """What a certificate is valid for: weights, config, reading, and the version that made it."""
     from ..version import __version__
 
-    reading = f"{model.config.to_json_string(use_diff=False)}|{_plain(model)}"
+    reading = f"{model.config.to_json_string(use_diff=False)}|{_plain(model)}|{ROWS}"
     digest = hashlib.sha256(reading.encode()).hexdigest()[:12]
     return f"{model.checkpoint.fingerprint}-{digest}-{__version__}"
 
@@ -198,7 +202,9 @@ def _measure(model: Model, seed: int, layers: tuple[int, ...], dtype: torch.dtyp
         checker.embedding(ids)
         checker.logits(output)
         checker.final(output)
-    claims = tuple(_claim(checker, what) for what in ROWS)
+        checker.plain(ids)
+    needed = {*NEEDED, *((LOGITS,) if model.has_head else ())}
+    claims = tuple(_claim(checker, what, needed) for what in ROWS)
     record = ours.provenance
     return Certificate(
         model=record["model"],
@@ -214,18 +220,19 @@ def _measure(model: Model, seed: int, layers: tuple[int, ...], dtype: torch.dtyp
     )
 
 
-def _claim(checker: Checker, what: str) -> Claim:
+def _claim(checker: Checker, what: str, needed: set[str]) -> Claim:
     if what in checker.ledger.worst:
         error, layer = checker.ledger.worst[what]
-        return Claim(what, error, layer, TOLERANCE, error <= TOLERANCE)
+        note = checker.ledger.failed.get(what, "")
+        return Claim(what, error, layer, TOLERANCE, error <= TOLERANCE, note)
     reason = checker.ledger.skipped.get(what, "nothing to compare")
-    return Claim(what, None, None, TOLERANCE, what not in NEEDED, reason)
+    return Claim(what, None, None, TOLERANCE, what not in needed, reason)
 
 
 def _in_dtype(model: Model, dtype: torch.dtype) -> Model:
     """The same model, computing in another dtype."""
     twin = copy.copy(model)
-    twin.dtype = dtype
+    twin.dtype, twin.proof_due = dtype, False
     for name in ("provenance", "head_bias"):
         vars(twin).pop(name, None)
     return twin

@@ -1,8 +1,5 @@
 """Each claim of a certificate: our split of the weights against what the live model computed."""
 
-import math
-from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 import torch
@@ -10,8 +7,11 @@ from torch import Tensor
 
 from . import replay, scales
 from .layout import spell
+from .ledger import Ledger, claim, ratio
 from .model import Model, Part, fold
 from .norms import apply_norm, epsilon, shift_of, standardise
+from .plain import DIRECTION, RECORDED
+from .plain import check as check_plain
 from .tape import BlockRecord, Call, Tape
 
 EMBEDDING = "embedding"
@@ -23,57 +23,17 @@ RESIDUAL = "residual stream"
 READING = "folded reading norms"
 FINAL = "folded final norm"
 LOGITS = "logits"
-ROWS = (EMBEDDING, QKV, PATTERN, ATTENTION, FEED_FORWARD, RESIDUAL, READING, FINAL, LOGITS)
-NEEDED = (EMBEDDING, PATTERN, ATTENTION, FEED_FORWARD, RESIDUAL)  # every transformer has these
+ROWS = (
+    *(EMBEDDING, DIRECTION, QKV, PATTERN, ATTENTION, FEED_FORWARD, RESIDUAL, READING, FINAL),
+    *(LOGITS, RECORDED),
+)
+# every transformer has these
+NEEDED = (EMBEDDING, DIRECTION, PATTERN, ATTENTION, FEED_FORWARD, RESIDUAL, RECORDED)
+PARTS = {"attn": "attention", "ff": "the feed-forward layer"}
+CLOSE = 1e-4  # of the largest value: the same stream, whatever order it was summed in
 N_POSITIONS = 8  # of a batch, at which the logits over the whole vocabulary are compared
 VISIBLE = 1e-30  # attention weights below are masked, or too small for their logarithm
 LOG_FLOOR = 0.01  # log-probabilities carry about 1e-7 of rounding however small the scores are
-
-
-class Ledger:
-    """The largest relative error of each claim, and where it occurred."""
-
-    def __init__(self) -> None:
-        self.worst: dict[str, tuple[float, int | None]] = {}
-        self.skipped: dict[str, str] = {}
-
-    def compare(
-        self, what: str, layer: int | None, ours: Tensor, true: Tensor, *, floor: float = 0.0
-    ) -> None:
-        """Note max |ours - true| / max |true|."""
-        error = math.inf
-        if ours.shape == true.shape:
-            true = true.double()
-            scale = max(float(true.abs().max()), floor)
-            off = float((ours.double() - true).abs().max())
-            error = off / scale if scale else (0.0 if off == 0 else math.inf)
-        self.fail_by(what, layer, math.inf if math.isnan(error) else error)
-
-    def fail_by(self, what: str, layer: int | None, error: float) -> None:
-        """Note an error, if it is the largest so far."""
-        if what not in self.worst or error > self.worst[what][0]:
-            self.worst[what] = (error, layer)
-
-    def skip(self, what: str, reason: str) -> None:
-        """Note why a claim does not apply, unless another block showed that it does."""
-        self.skipped.setdefault(what, reason)
-
-
-def claim(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A check whose shapes do not fit has failed: that is what a wrong split looks like."""
-
-    def decorate(check: Callable[..., None]) -> Callable[..., None]:
-        @wraps(check)
-        def checked(self: "Checker", *args: Any) -> None:
-            try:
-                check(self, *args)
-            except (RuntimeError, IndexError):
-                layer = args[0].layer if args and isinstance(args[0], BlockRecord) else None
-                self.ledger.fail_by(what, layer, math.inf)
-
-        return checked
-
-    return decorate
 
 
 class Checker:
@@ -82,6 +42,7 @@ class Checker:
     def __init__(self, model: Model, layers: set[int]) -> None:
         self.model, self.layers = model, layers
         self.ledger = Ledger()
+        self.states: list[Tensor] = []
         self.first_state: Tensor | None = None
         self.total: Tensor | None = None
         self.tape: Tape | None = None
@@ -92,6 +53,8 @@ class Checker:
         """Check one block; keep the running sum of what the blocks wrote."""
         if record.layer == 0:
             self.first_state, self.total = record.state_in, record.state_in
+            self.states = []
+        self.states.append(record.state_out)
         if record.layer in self.layers:
             self._queries_keys_values(record)
             self._pattern(record)
@@ -218,18 +181,33 @@ class Checker:
         if model.family.attn_add:
             return self.ledger.skip(READING, "post-norm blocks: no weight reads through a norm")
         names = model.family.attn_norm if part == "attn" else model.family.ff_norm
-        if names is None:
-            return self.ledger.skip(READING, "the blocks read the stream without a norm")
+        true_x = _attention_input(record) if part == "attn" else _feed_forward_input(record)
+        if names is None or (part == "attn" and layer == 0 and model.family.bare_first):
+            if self._is_stream(record, part, true_x):
+                return self.ledger.skip(READING, "the blocks read the stream without a norm")
+            return self.ledger.fail(
+                READING, layer, f"read without a norm before {PARTS[part]}, but there is one"
+            )
         call = record.call("attn_norm" if part == "attn" else "ff_norm")
-        if call is None or (part == "attn" and layer == 0 and model.family.bare_first):
-            return
+        if call is None:
+            return self.ledger.fail(READING, layer, f"the live block calls no {names!r}")
+        if not self._is_stream(record, part, call.x):
+            return self.ledger.fail(READING, layer, f"{names!r} does not read the stream")
         x = standardise(call.x, model.family.norm, epsilon(model)).reshape(-1, model.d)
         gain, shift = model.reading_gain(layer, part), shift_of(model, layer, names)
-        true_x = _attention_input(record) if part == "attn" else _feed_forward_input(record)
         for rows in self._reading_rows(layer, part):
             ours = x @ fold(rows, gain).T
             ours = ours if shift is None else ours + shift @ rows.T
             self.ledger.compare(READING, layer, ours, true_x.reshape(-1, model.d) @ rows.T)
+
+    def _is_stream(self, record: BlockRecord, part: Part, x: Tensor) -> bool:
+        """Whether x is the stream: what came in, or that and what attention wrote."""
+        came = record.state_in.reshape(x.shape)
+        if ratio(x - came, came) <= CLOSE:
+            return True
+        attn = _needed(record, "o").y.reshape(x.shape)
+        wrote = came + replay.written(self.model, record.layer, "attn", attn)
+        return part == "ff" and ratio(x - wrote, wrote) <= CLOSE
 
     def _reading_rows(self, layer: int, part: Part) -> list[Tensor]:
         """All weights that read the stream in one part of a block, as rows of width d."""
@@ -300,6 +278,7 @@ class Checker:
     def final(self, output: Any) -> None:
         """The final norm's gain folded into E gives the same logits."""
         model = self.model
+        self._final_norm(output)
         reason = self._no_logits(output) or _no_final_fold(model)
         if reason:
             return self.ledger.skip(FINAL, reason)
@@ -313,12 +292,31 @@ class Checker:
         ours = ours if shift is None else ours + replay.against(shift, table)
         self.ledger.compare(FINAL, None, replay.finished(model, ours), true)
 
+    def _final_norm(self, output: Any) -> None:
+        """The final norm is where the reading says; without a head, what the model hands out."""
+        model, names = self.model, self.model.family.final_norm
+        assert self.tape is not None and self.tape.last_state is not None
+        if names and self.tape.running.base_part(names) is None:
+            return self.ledger.fail(FINAL, None, f"the live model has no {names!r}")
+        true = getattr(output, "last_hidden_state", None)
+        if true is None or true.shape != self.tape.last_state.shape:
+            return None
+        ours = replay.final_norm(model, self.tape.last_state)
+        if ratio(ours - true, true) > CLOSE:
+            self.ledger.fail(FINAL, None, "the last state is not what the live model hands out")
+        return None
+
     def _no_logits(self, output: Any) -> str | None:
         if not self.model.has_head:
             return "the checkpoint holds no prediction head"
         if getattr(output, "logits", None) is None:
             return "transformers has no class with a prediction head for this architecture"
         return None
+
+    def plain(self, ids: Tensor) -> None:
+        """What was recorded is what the model computes unwatched; text flows as it is read."""
+        assert self.tape is not None
+        check_plain(self.tape.running, ids, self.states, self.ledger)
 
     def _some(self, output: Any) -> tuple[Tensor, Tensor]:
         """The last state and the true logits at a few positions."""

@@ -66,13 +66,15 @@ class Family:
     rotates_sliding_only: bool = False  # layers with full attention have no positions
     scores_unscaled: bool = False
     caps_scores: bool = False  # obeys the config's attn_logit_softcapping (Gemma 3 does not)
-    scales_logits: bool = True  # obeys the config's logit_scale (MPT's model does not)
+    scales_logits: bool = True  # obeys the config's scale and cap of logits (MPT does not)
     embedding_scaled: bool = False  # rows are multiplied by √d on their way to state 0
-    causal: bool = True
+    causal: bool = True  # predicts the next token; else it fills masks
+    both_ways: bool = False  # a decoder whose tokens also see what comes after them
     head: str = "lm_head"
     head_bias: str = "lm_head.bias"
     transform: Transform | None = None
     project_in: str | None = None  # narrower embedding -> stream
     project_out: str | None = None  # stream -> narrower embedding, before the head
     adapt: Callable[[Any], dict[str, Any]] = lambda config: {}
+    unproved_head: str | None = None  # why its prediction head is not used
     generic: bool = False  # recognised by shape alone; needs a certificate

@@ -82,9 +82,8 @@ def _said(path: Path, config: Any) -> dict[str, Any]:
 
 
 def _convert(path: Path, target: Path) -> None:
-    for package in ("gguf", "accelerate"):
-        if find_spec(package) is None:
-            raise ModelError(f"reading {path.name} needs {package}: pip install 'embspace[gguf]'.")
+    if find_spec("gguf") is None:
+        raise ModelError(f"reading {path.name} needs gguf: pip install 'embspace[gguf]'.")
     work = None
     try:
         with told(target):

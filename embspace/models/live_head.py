@@ -20,6 +20,7 @@ class LiveHead:
 
     def __init__(self, running: Running) -> None:
         model = running.model
+        model.require_proof()
         self.model, self.n_tokens = model, len(model.vocabulary)
         self.matrix = running.module.get_output_embeddings()
         if self.matrix is None or model.family.transform is not None:

@@ -11,16 +11,18 @@ import torch
 
 from ..errors import ModelError
 from .aliases import ALIASES, bundled, bundled_names
-from .families import BY_TYPE, GENERIC, Family
+from .families import BY_TYPE, Family
 from .files import path_of, read_json_file
 from .hub import HubFolder
-from .layout import Layout, resolve, text_part
+from .layout import resolve, text_part
 from .messages import first_line
 from .model import Model
+from .settling import by_shape, is_uncertain, refuse_decoding, settled
 from .tensors import Checkpoint
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 ADAPTER = "adapter_config.json"
+ADAPTERS = (ADAPTER, "adapter_model.safetensors", "adapter_model.bin")
 TOKENIZER_FILES = ("tokenizer*", "vocab.*", "*.model")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -33,9 +35,14 @@ def load(
     device: str = "cpu",
     trust_remote_code: bool = False,
     family: Family | None = None,
+    check: bool = True,
     kind: type[AnyModel] = Model,
 ) -> AnyModel:
     """The weights of a model, opened lazily; no torch module is built and nothing is computed.
+
+    The first number asked for proves the reading: no tensor is missing or unused, and the first
+    block rebuilds the live model's own numbers. A proof is kept in the user's cache; `check=False`
+    reads without one.
 
     Takes a local folder, a `.gguf` file, a bundled sample, an alias (`bert-seed0` …) or a Hub
     name. `dtype` is that of the arithmetic (float32 or float64), whatever the file stores. An
@@ -59,20 +66,19 @@ def load(
         "revision": revision,
         "notes": source.notes,
         "stored_as": source.stored_as,
+        "check": check,
     }
 
-    def build(layout: Layout) -> AnyModel:
-        return kind(str(name), config, layout, checkpoint, **options)
+    def read(entry: Family) -> AnyModel:
+        return kind(str(name), config, resolve(entry, config, checkpoint), checkpoint, **options)
 
     known = family or BY_TYPE.get(config.model_type)
-    if known and not known.causal and getattr(config, "is_decoder", False):
-        raise ModelError(
-            f"{folder} is a {config.model_type} set up as a decoder (is_decoder), which predicts "
-            "the next token; only masked models of that architecture are read."
-        )
-    if known:
-        return build(resolve(known, config, checkpoint))
-    return _by_shape(build, config, checkpoint)
+    if known is None:
+        return by_shape(read, config)
+    refuse_decoding(known, config)
+    if check and family is None and is_uncertain(config, _raw_config(folder)["model_type"]):
+        return settled(read, known, config)
+    return read(known)
 
 
 def read_config(folder: Path, *, trust_remote_code: bool = False) -> Any:
@@ -114,9 +120,10 @@ def _refuse_other_weights(folder: Path) -> None:
             f"the config of {folder} says that its weights are in {str(named)[:80]!r} "
             "(transformers_weights): give a folder of those alone, under their usual name."
         )
-    if (folder / ADAPTER).is_file():
+    found = next((name for name in ADAPTERS if (folder / name).is_file()), None)
+    if found:
         raise ModelError(
-            f"{folder} holds a whole model and an adapter ({ADAPTER}): which is meant cannot be "
+            f"{folder} holds a whole model and an adapter ({found}): which is meant cannot be "
             "told; merge the adapter, or move it away."
         )
 
@@ -201,40 +208,6 @@ def _config_failure(folder: Path, raw: dict[str, Any], error: Exception) -> str:
             "allow it with trust_remote_code (--trust-remote-code) if you trust it."
         )
     return f"the config of {folder} cannot be used: {first_line(error)}."
-
-
-def _by_shape(build: Callable[[Layout], AnyModel], config: Any, checkpoint: Checkpoint) -> AnyModel:
-    """Read an unknown architecture by the first common shape whose certificate passes."""
-    from .certify import verdict
-
-    misfits: list[str] = []
-    failed: list[Any] = []
-    for family in GENERIC:
-        try:
-            model = build(resolve(family, config, checkpoint))
-            certificate = verdict(model)
-        except ModelError as error:
-            misfits.append(str(error))
-            continue
-        if certificate.passed:
-            return model
-        failed.append(certificate)
-    raise ModelError(
-        f"no family entry knows {config.model_type!r}, and read by the common shapes "
-        f"{_nearest(misfits, failed)}. Give the paths by hand: load(…, family=Family(…))."
-    )
-
-
-def _nearest(misfits: list[str], failed: list[Any]) -> str:
-    """How far the best fitting of the common shapes came."""
-    if failed:
-        best = min(failed, key=lambda certificate: len(certificate.failures))
-        return f"it does not rebuild its own outputs: {best.failures[0]}"
-    found = [reason for reason in misfits if "no token embedding" not in reason]
-    if found:
-        return f"its parts are not found: {found[0].removesuffix('.')}"
-    names = dict.fromkeys(f"{family.base[0]}{family.embedding}.weight" for family in GENERIC)
-    return f"its token embedding is not found: looked for {', '.join(names)}"
 
 
 def _dtype(dtype: str | torch.dtype) -> torch.dtype:

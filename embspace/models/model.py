@@ -1,5 +1,6 @@
 """Model: a checkpoint's weights in the papers' notation, lazy, factored, never multiplied out."""
 
+import warnings
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..checking import one_of
-from ..errors import ModelError
+from ..errors import CannotRunError, CertificateError, ModelError, ResourceError
 from ..notation import Norm
 from ..vocabulary import VocabularySpace
 from .attention import Attention
@@ -50,16 +51,42 @@ class Model:
         revision: str | None = None,
         notes: tuple[str, ...] = (),
         stored_as: str | None = None,
+        check: bool = True,
     ) -> None:
         self.name, self.config, self.layout, self.checkpoint = name, config, layout, checkpoint
         self.dtype, self.device, self.revision = dtype, torch.device(device), revision
         self._notes, self._stored_as = notes, stored_as
+        self.proof_due = check
 
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}({self.name!r}, {self.config.model_type}, L={self.n_layers}, "
             f"d={self.d}, H={self.n_heads}, G={self.n_kv_heads}, d_h={self.d_head})"
         )
+
+    def require_proof(self) -> None:
+        """Prove the reading, or take its kept proof, before the first number; once a model.
+
+        Warns where no forward pass is possible. Raises ModelError or CertificateError.
+        """
+        if not self.proof_due:
+            return
+        from .certify import require
+
+        self.proof_due = False  # what the proof itself reads needs none
+        try:
+            require(self)
+        except (ResourceError, CannotRunError) as error:
+            warnings.warn(
+                f"{self.name} is read without proof, because a forward pass is not possible: "
+                f"{error}",
+                stacklevel=3,
+            )
+        except BaseException as error:
+            self.proof_due = True
+            if isinstance(error, CertificateError):
+                raise CertificateError(f"{error} load(…, check=False) reads it anyway.") from error
+            raise
 
     # sizes -------------------------------------------------------------------------------
     @property
@@ -149,6 +176,7 @@ class Model:
         Raises ModelError where the checkpoint holds no output embedding.
         """
         one_of(which, ("output", "input"), "embedding")
+        self.require_proof()
         path = self.head_path if which == "output" else None
         table = self.checkpoint.tensor(f"{path or self.embedding_path}.weight").to(self.device)
         if table.shape[1] == self.d:
@@ -172,6 +200,8 @@ class Model:
     def has_head(self) -> bool:
         """Whether the checkpoint can predict tokens: a head, and the transform before it if any."""
         transform = self.family.transform
+        if self.family.unproved_head:
+            return False
         if transform and f"{transform.dense}.weight" not in self.checkpoint:
             return False
         if transform and self._other_task:  # ModernBERT's classifiers use the same transform
@@ -183,12 +213,14 @@ class Model:
 
     def head_table(self) -> Float[Tensor, "rows narrow"]:
         """The head's matrix as stored, not widened. Raises ModelError where there is none."""
+        self.require_proof()
         return self.checkpoint.tensor(f"{self.head_path or self.embedding_path}.weight").to(
             self.device
         )
 
     def embedding_rows(self, ids: Tensor) -> Float[Tensor, "... narrow"]:
         """Rows of the input embedding as stored, in this model's dtype."""
+        self.require_proof()
         table = self.checkpoint.tensor(f"{self.embedding_path}.weight")
         return table[ids.cpu()].to(self.device, self.dtype)
 
@@ -239,10 +271,12 @@ class Model:
     # weights -----------------------------------------------------------------------------
     def weight(self, name: str) -> Tensor:
         """A tensor of the checkpoint in this model's dtype on its device."""
+        self.require_proof()
         return self.checkpoint.tensor(name).to(self.device, self.dtype)
 
     def optional(self, name: str | None) -> Tensor | None:
         """A tensor of the checkpoint, or None where there is none of that name."""
+        self.require_proof()
         return self.weight(name) if name and name in self.checkpoint else None
 
     def linear(self, path: str) -> tuple[Float[Tensor, "out in"], Tensor | None]:
@@ -282,10 +316,12 @@ class Model:
 
     def final_gain(self) -> Float[Tensor, "d"] | None:
         """Gain of the final norm; None means 1."""
+        self.require_proof()
         path = spell(self.family.final_norm, self.layout.prefix, self.checkpoint)
         return self._offset(self.optional(f"{path}.weight"))
 
     def _gain(self, layer: int, names: str | None) -> Tensor | None:
+        self.require_proof()
         path = spell(names, self.layout.block(layer), self.checkpoint)
         return self._offset(self.optional(f"{path}.weight")) if path else None
 
@@ -318,7 +354,12 @@ class Model:
                 f"This is a {self._other_task}: E is the input embedding that its config ties to "
                 "a prediction head, not one it was last trained with."
             )
-        if not self.has_head:
+        if family.unproved_head:
+            yield (
+                f"The prediction head is not proved ({family.unproved_head}): no probabilities are "
+                "shown."
+            )
+        elif not self.has_head:
             yield "This checkpoint has no prediction head: E is its input embedding."
         elif family.transform:
             yield "E is the decoder's matrix; the head's dense transform before it is not applied."

@@ -270,8 +270,9 @@ def read_positions(path: Path, lines: Sequence[int], n_lines: int) -> list[int |
 def _require_one_way(model: "Model") -> None:
     """Raise ModelError for a decoder whose tokens also see what comes after them."""
     config: Any = model.config
-    both = getattr(config, "use_bidirectional_attention", False)
-    if model.family.causal and (both or not getattr(config, "is_causal", True)):
+    asked = getattr(config, "use_bidirectional_attention", False)
+    asked = asked or not getattr(config, "is_causal", True)
+    if model.family.causal and (asked or model.family.both_ways):
         raise ModelError(
             f"{model.name} looks both ways but fills no mask: its states depend on the words after "
             "them and predict none, so only its weights are read."

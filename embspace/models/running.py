@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .model import Model
 
 
+TRAINED = (".gamma", ".beta")  # older ends of names of a norm's weight and bias
+ADAPTER_MARKS = ("lora_", "ia3_", "hada_w", "lokr_w", "oft_", "vera_lambda", "adapter")
 # parts of a live model that no text's states pass through
 BESIDE = ("pooler", "vision", "visual", "audio", "multi_modal_projector", "image_newline")
 
@@ -42,6 +44,11 @@ class Running:
     def dtype(self) -> torch.dtype:
         """The dtype in which the blocks compute: that of their parameters."""
         return next(p.dtype for p in self.block(0).parameters() if p.is_floating_point())
+
+    @property
+    def adds_alibi_twice(self) -> bool:
+        """Whether its plain code adds the position bias that the mask holds already (Falcon)."""
+        return is_alibi_falcon(self.model)
 
     @cached_property
     def base(self) -> Any:
@@ -96,6 +103,7 @@ def run(
     Raises CannotRunError where transformers has no class for it, ResourceError where it would not
     fit, ModelError where the weights contradict the config.
     """
+    model.require_proof()
     config = _full_config(model)
     text_part(config).chunk_size_feed_forward = 0  # the same numbers, but in one call of a part
     n_layers = model.n_layers if n_layers is None else min(n_layers, model.n_layers)
@@ -106,7 +114,7 @@ def run(
     # the fast kernels of transformers leave out a soft cap on attention scores; its plain code for
     # Falcon adds the ALiBi bias twice
     chosen = None if attention == "fast" and score_cap(model) is None else "eager"
-    if model.config.model_type == "falcon" and model.family.positions == "alibi":
+    if is_alibi_falcon(model):
         chosen = "sdpa"
     module = _load(model, config, n_layers, dtype, chosen, device_map)
     if device_map is None:
@@ -133,6 +141,7 @@ def attach(model: "Model", module: Any) -> Running:
     """
     if any(parameter.is_meta for parameter in module.parameters()):
         raise ModelError("the live model's weights are not loaded: some are meta tensors.")
+    model.require_proof()
     running = _located(model, module, model.n_layers)
     for layer in range(model.n_layers):
         running.block(layer)
@@ -154,6 +163,11 @@ def _located(model: "Model", module: Any, n_layers: int) -> Running:
         )
     prefix = own[0].removesuffix(model.family.embedding)
     return Running(module, prefix, n_layers, model)
+
+
+def is_alibi_falcon(model: "Model") -> bool:
+    """Whether transformers' plain attention, but not its fast one, adds ALiBi twice."""
+    return model.config.model_type == "falcon" and model.family.positions == "alibi"
 
 
 def truncated(config: Any, n_layers: int) -> Any:
@@ -186,15 +200,39 @@ def _full_config(model: "Model") -> Any:
         ) from error
 
 
-def _auto_class(model: "Model", config: Any) -> Any:
-    from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM
+HEADED = {  # transformers' mappings of classes with a prediction head, the first that has one
+    True: ("AutoModelForCausalLM", "AutoModelForMultimodalLM", "AutoModelForImageTextToText"),
+    False: ("AutoModelForMaskedLM",),
+}
 
-    wanted = AutoModelForCausalLM if model.family.causal else AutoModelForMaskedLM
-    if model.has_head and type(config) in wanted._model_mapping:
-        return wanted
-    if type(config) not in AutoModel._model_mapping:
+
+def fills_masks(model: "Model") -> bool:
+    """Whether transformers has a class that fills masks for a checkpoint's config."""
+    return _headed(_full_config(model), causal=False) is not None
+
+
+def _auto_class(model: "Model", config: Any) -> Any:
+    from transformers import AutoModel
+
+    found = _headed(config, causal=model.family.causal) if model.has_head else None
+    if found is None and type(config) not in AutoModel._model_mapping:
         raise CannotRunError(f"transformers has no model for a {type(config).__name__}.")
-    return AutoModel
+    return found or AutoModel
+
+
+def _headed(config: Any, *, causal: bool) -> Any | None:
+    import transformers
+
+    every = (getattr(transformers, name, None) for name in HEADED[causal])
+    return next((one for one in every if one and type(config) in one._model_mapping), None)
+
+
+def require_whole(model: "Model") -> None:
+    """Raise ModelError where the live model has no place for a tensor, or lacks one.
+
+    Compares names and shapes only: reads no weight and runs nothing.
+    """
+    _load(model, _full_config(model), model.n_layers, model.dtype, None, "meta")
 
 
 def skeleton(model: "Model") -> nn.Module:
@@ -255,7 +293,17 @@ def _refuse_contradictions(model: "Model", found: dict[str, Any]) -> None:
     missing: list[str] = list(found.get("missing_keys") or [])
     for name in sorted(missing):
         if not is_beside(name):
-            raise ModelError(f"{model.folder} lacks {name}, which its config asks for.")
+            raise ModelError(
+                f"{model.folder} lacks {name}, which its config asks for{_old_name(model, name)}."
+            )
+
+
+def _old_name(model: "Model", name: str) -> str:
+    """That a file holds a norm's gain or shift by a name which transformers does not read."""
+    part, _, end = name.rpartition(".")
+    old = {"weight": f"{part}.gamma", "bias": f"{part}.beta"}.get(end)
+    held = old is not None and old in model.checkpoint
+    return f" (it holds {old}, which is not read: rename it)" if held else ""
 
 
 def is_beside(name: str) -> bool:
@@ -269,9 +317,13 @@ def _refuse_unused(model: "Model", found: dict[str, Any], n_layers: int) -> None
     layout, checkpoint = model.layout, model.checkpoint
     unused = set(found.get("unexpected_keys") or ())
     blocks = tuple(layout.block(l) for l in range(n_layers))
-    for name in sorted(name for name in checkpoint.names if name.startswith(blocks)):
-        named = unused & {name, name.removeprefix(layout.prefix)}
-        if named and checkpoint.is_weight(name):
+    for name in sorted(checkpoint.names):
+        if not unused & {name, name.removeprefix(layout.prefix)}:
+            continue
+        in_block = name.startswith(blocks) and (
+            checkpoint.is_weight(name) or name.endswith(TRAINED)
+        )
+        if in_block or any(mark in name for mark in ADAPTER_MARKS):
             raise ModelError(
                 f"{model.folder} holds {name}, for which transformers' {model.config.model_type} "
                 "has no place: what it runs is not the model that was trained."

@@ -45,14 +45,26 @@ def residual_scale(model: "Model") -> float:
 
 def logit_scale(model: "Model") -> float:
     """What logits are multiplied by (Cohere multiplies, Granite divides)."""
-    scale = getattr(model.config, "logit_scale", None) if model.family.scales_logits else None
-    divisor = getattr(model.config, "logits_scaling", None)
-    return float(scale) if scale else 1.0 / float(divisor or 1.0)
+    return _logit_scale(model.config) if model.family.scales_logits else 1.0
 
 
 def logit_cap(model: "Model") -> float | None:
     """Soft cap of the logits, applied once, last (Gemma 2), or None."""
-    return getattr(model.config, "final_logit_softcapping", None)
+    return _logit_cap(model.config) if model.family.scales_logits else None
+
+
+def scales_anything(config: Any) -> bool:
+    """Whether a config asks for a scale or a cap of the logits."""
+    return _logit_scale(config) != 1.0 or _logit_cap(config) is not None
+
+
+def _logit_scale(config: Any) -> float:
+    scale, divisor = (getattr(config, n, None) for n in ("logit_scale", "logits_scaling"))
+    return float(scale) if scale else 1.0 / float(divisor or 1.0)
+
+
+def _logit_cap(config: Any) -> float | None:
+    return getattr(config, "final_logit_softcapping", None)
 
 
 def _chosen_score_scale(config: Any) -> float | None:

@@ -114,6 +114,8 @@ class Tape:
                 yield module.register_forward_hook(self._keep(role), with_kwargs=True)
                 if role == "attention":
                     yield from self._splitters(module)
+                    if running.adds_alibi_twice:
+                        yield module.register_forward_pre_hook(_without_alibi, with_kwargs=True)
             for module in block.modules():
                 yield module.register_forward_hook(self._notice_weights)
             yield block.register_forward_hook(self._finish)
@@ -179,6 +181,11 @@ class _Watched:
     def remove(self) -> None:
         """Give the module its own method back."""
         delattr(self.module, self.name)
+
+
+def _without_alibi(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Arguments of Falcon's attention without the bias that its mask holds already."""
+    return args, kwargs | {"alibi": torch.zeros_like(kwargs["alibi"])}
 
 
 def _parts(running: Running, layer: int) -> Iterator[tuple[str, nn.Module]]:

@@ -154,6 +154,9 @@ READ: dict[str, Build] = {
         "Qwen2", **GROUPED, use_sliding_window=True, sliding_window=3, max_window_layers=1
     ),
     "llama that looks both ways": _llama(is_causal=False),
+    "gemma3 with vision and a cap, which only its text class applies": (
+        lambda: gemma3_with_vision(final_logit_softcapping=3.0)
+    ),
     "gemma3 that looks both ways": _of(
         "Gemma3ForCausalLM", "Gemma3TextConfig", **GEMMA23, use_bidirectional_attention=True
     ),
@@ -286,10 +289,6 @@ REFUSED: dict[str, tuple[Build, str]] = {
         _masked("Albert", **BERT, embedding_size=20, num_hidden_groups=1, inner_group_num=2),
         "inner_group_num",
     ),
-    "gemma3 with vision and a cap, which only its text class applies": (
-        lambda: gemma3_with_vision(final_logit_softcapping=3.0),
-        "folded final norm",
-    ),
     "bloom whose projections are computed in slices": (
         _causal("Bloom", **SIZES, pretraining_tp=2, slow_but_exact=True),
         "attention output",
@@ -297,6 +296,10 @@ REFUSED: dict[str, tuple[Build, str]] = {
     "bert as a decoder": (
         _of("BertLMHeadModel", "BertConfig", **BERT, is_decoder=True),
         "set up as a decoder",
+    ),
+    "ernie as a decoder, known by its shape": (
+        _of("ErnieForCausalLM", "ErnieConfig", **BERT, is_decoder=True),
+        "this ernie is set up as a decoder",
     ),
     "roberta as a decoder": (
         _of("RobertaForCausalLM", "RobertaConfig", **ROBERTA, is_decoder=True),

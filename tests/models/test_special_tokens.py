@@ -113,6 +113,7 @@ def outgrown(save_model, byte_tokenizer, tmp_path_factory) -> Path:
 
 def test_an_id_beyond_the_embedding_is_refused_before_the_model_runs(outgrown, monkeypatch):
     model = load(outgrown)
+    model.require_proof()
     monkeypatch.setattr(hf.GPT2Model, "forward", lambda *a, **k: pytest.fail("ran"))
     with pytest.raises(TextError, match=r"id 304, but the embedding .* has 300 rows"):
         lens(model, "the <extra4>", "id")
