@@ -44,6 +44,9 @@ def states(running: Running, ids: Int[Tensor, "B T"]) -> list[Float[Tensor, "B T
 def check(running: Running, ids: Tensor, recorded: Sequence[Tensor], ledger: Ledger) -> None:
     """The recorder changes nothing that it records; text flows the way the reading says."""
     plain = states(running, ids)
+    endless = [layer for layer, state in enumerate(plain) if not bool(state.isfinite().all())]
+    if endless:
+        return ledger.fail(DIRECTION, None, f"block {endless[0]} hands on NaN or infinity")
     for layer, (ours, true) in enumerate(zip(recorded, plain, strict=True)):
         ledger.compare(RECORDED, layer, ours, true)
     other = _last_changed(ids)

@@ -16,7 +16,7 @@ from embspace.compare.agreement import ranks
 from embspace.compare.grades import recall, remember
 from embspace.compare.overlap import state_overlap
 from embspace.compare.trust import SOME, STRONG, grade_of, trust
-from embspace.errors import EmbspaceError
+from embspace.errors import CertificateError, EmbspaceError
 from embspace.models.corpus import read_corpus
 from embspace.models.states import StateError
 from embspace.projection.estimate import Estimate
@@ -217,7 +217,9 @@ def test_nothing_is_graded_by_states_that_are_not_finite(tiny_llama, tmp_path):
     name = "model.layers.0.mlp.down_proj.weight"
     stored[name] *= 3e38 / stored[name].abs().max()
     save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
-    model = embspace.load(folder)
+    with pytest.raises(CertificateError, match="block 0 hands on NaN or infinity"):
+        embspace.load(folder).require_proof()
+    model = embspace.load(folder, check=False)
     with pytest.raises(StateError, match=r"state 1 of text \d+ holds NaN or infinity"):
         trust(model, list(TEXTS))
     with pytest.raises(StateError, match=r"state 1 of text \d+ holds NaN or infinity"):

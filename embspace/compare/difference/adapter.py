@@ -122,6 +122,7 @@ class Adapter:
 
 def changes_of(folder: str | Path, base: Model) -> tuple[Model, Adapter]:
     """The adapter's changes as a Model of the base's shape, whose weights are differences."""
+    base.require_proof()  # differences of weights run in no forward pass of their own
     adapter = Adapter(folder, base)
     layout: Any = base.layout
     stand_in: Any = adapter  # has what a Model asks of a Checkpoint
@@ -133,6 +134,7 @@ def changes_of(folder: str | Path, base: Model) -> tuple[Model, Adapter]:
         dtype=base.dtype,
         device=str(base.device),
         stored_as="a LoRA adapter",
+        check=False,
     )
     return changes, adapter
 
