@@ -2,10 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
+from .followed import Followed
 from .opening import Opening
 from .output import Output
 from .terminal import say
-from .texts import Followed, Reading
+from .texts import Reading
 
 if TYPE_CHECKING:
     from embspace.mapping.maps import Maps

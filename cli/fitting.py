@@ -1,16 +1,19 @@
 """The work behind `embspace fit`."""
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from .followed import Followed
+from .interrupt import typed_command
 from .opening import Opening
 from .output import Output
 from .terminal import say
-from .texts import Followed, Reading
+from .texts import Reading
 
 if TYPE_CHECKING:
     from embspace.mapping.distributed import Group
@@ -34,21 +37,64 @@ def fit_maps(
     from embspace.mapping.distributed import process_group
     from embspace.models.files import path_of
 
-    path = path_of(out or f"{Path(opening.model).name}.maps")
+    path = path_of(out or default_maps(opening.model))
+    if how["resume"] and not overwrite and _is_finished(path):
+        return _show_finished(path, output)
     _require_room(path, overwrite)
     if how["kind"] == "refined":
         _require_refinable(how, reading)
     with process_group() as group, alone(path) if group.first else nullcontext():
         if group.first:  # a run that held the place until now may have written it
             _require_room(path, overwrite)
-        maps = _fitted(opening, reading, group, path, **how)
+        with _told_of_what_is_kept(path, group):
+            maps = _fitted(opening, reading, group, path, **how)
         if not group.first:
             return
         maps.save(path)
-        for left in path.parent.glob(f"{escape(_state(path).name)}*"):
+        for left in _states(path):
             left.unlink(missing_ok=True)
     output.one(maps)
     say(f"wrote {path}")
+
+
+def default_maps(model: str) -> str:
+    """The file that maps of MODEL are kept in, unless another is named: below this folder."""
+    return f"{Path(model).name}.maps"
+
+
+def _is_finished(path: Path) -> bool:
+    """Whether maps are there, and nothing that was left behind since."""
+    if not path.is_file():
+        return False
+    written = path.stat().st_mtime_ns
+    return all(state.stat().st_mtime_ns <= written for state in _states(path))
+
+
+def _show_finished(path: Path, output: Output) -> None:
+    from embspace.mapping.maps import Maps
+
+    output.one(Maps.load(path))
+    say(f"{path} is finished: there is nothing to go on with.")
+
+
+@contextmanager
+def _told_of_what_is_kept(path: Path, group: "Group") -> Iterator[None]:
+    """After an interrupt, say what was kept and what to type to go on."""
+    before = {state: state.stat().st_mtime_ns for state in _states(path)}
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not group.first:
+            raise
+        kept = [s for s in _states(path) if s.stat().st_mtime_ns != before.get(s)]
+        if kept or (before and "--resume" in typed_command()):
+            again = (
+                "the same command with --resume" if group.size > 1 else typed_command("--resume")
+            )
+            say(f"interrupted: what was read is kept in {_state(path)}. To go on:\n    {again}")
+        else:
+            say("interrupted before a batch was read: nothing was kept.")
+        raise
 
 
 def _fitted(
@@ -81,6 +127,11 @@ def _fitted(
 
 def _state(path: Path) -> Path:
     return path.with_name(f"{path.name}.state")
+
+
+def _states(path: Path) -> list[Path]:
+    """The state of a fit, or of each process of it."""
+    return sorted(path.parent.glob(f"{escape(_state(path).name)}*"))
 
 
 def _require_refinable(how: dict[str, Any], reading: Reading) -> None:

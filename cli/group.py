@@ -58,6 +58,7 @@ class Commands(click.Group):
         """Run a command; leave with 0, or with one of the codes in `guard`."""
         if not standalone_mode:
             return super().main(*args, standalone_mode=False, **extra)
+        interrupt.note_command(args[0] if args else extra.get("args"))
         code = guarded(lambda: super(Commands, self).main(*args, standalone_mode=False, **extra))
         sys.exit(code)
 
@@ -105,7 +106,8 @@ def cli() -> None:
     0-5,8, both ends included; a head is 23.4, 23x4 or L23H4.
     MODEL is a Hub name, a folder, a .gguf file, an alias or a bundled sample (`embspace models`).
     Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage,
-    130 interrupted, 141 when the reader of a pipe left early (`| head`), as cat and git do.
+    130 interrupted, 143 ended by SIGTERM, 141 when the reader of a pipe left early (`| head`), as
+    cat and git do.
     For shell completion, put  eval "$(_EMBSPACE_COMPLETE=bash_source embspace)"  into ~/.bashrc
     (zsh_source, fish_source for those shells).
     """

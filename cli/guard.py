@@ -12,11 +12,11 @@ import click
 
 from embspace.errors import EmbspaceError
 
-from .interrupt import interrupted
+from .interrupt import exit_code, interrupted
 from .options import DEBUG, RUN
 from .terminal import say
 
-FAILED, INTERRUPTED = 1, 130
+FAILED = 1
 PIPE_CLOSED = 141  # 128 + SIGPIPE, what a shell reports for cat and git: no failure of the work
 
 
@@ -25,11 +25,11 @@ class PipeClosedError(Exception):
 
 
 def guarded(run: Callable[[], Any]) -> int:
-    """Run a command; its exit code, 130 wherever an interrupt came."""
+    """Run a command; its exit code; 130 wherever Ctrl-C came, 143 for SIGTERM."""
     _never_fail_on_characters()
     DEBUG["on"], RUN["command"] = False, None
     code = _guarded(run)
-    return INTERRUPTED if interrupted() else code
+    return exit_code() if interrupted() else code
 
 
 def _guarded(run: Callable[[], Any]) -> int:
@@ -41,7 +41,7 @@ def _guarded(run: Callable[[], Any]) -> int:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        return INTERRUPTED
+        return exit_code()
     except (BrokenPipeError, PipeClosedError):
         return _pipe_closed()
     except SystemExit as error:
@@ -54,7 +54,7 @@ def _guarded(run: Callable[[], Any]) -> int:
 
 def _failed(error: Exception) -> int:
     if interrupted():  # the failure is what became of the interrupt
-        return INTERRUPTED
+        return exit_code()
     if DEBUG["on"]:
         raise error
     say(f"error: {spelled(one_line(error))}")

@@ -5,10 +5,10 @@ from typing import Any
 
 import click
 
+from .followed import Followed
 from .opening import Opening
 from .output import Output
 from .terminal import say
-from .texts import Followed
 
 OF_PROMPT = {
     "prompt": "PROMPT",

@@ -9,13 +9,13 @@ import click
 
 from embspace.models.aliases import DEFAULT_SAMPLE, bundled
 
+from .followed import Followed
 from .interrupt import stop_if_interrupted
 from .opening import Opening
 from .options import seed_option
 from .output import Output
 from .places import model_or_option
 from .terminal import say
-from .texts import Followed
 
 if TYPE_CHECKING:
     from embspace.compare.reproduction.embedding import Cast

@@ -3,11 +3,12 @@
 import click
 
 from . import options as o
+from .followed import Followed
 from .opening import Opening
 from .output import Output
 from .ranges import numbers
 from .terminal import say
-from .texts import Followed, Reading, text_options
+from .texts import Reading, text_options
 
 
 @click.command("score", context_settings=o.CONTEXT, short_help="Maps on held-out text.")

@@ -5,10 +5,11 @@ import click
 from embspace.errors import EmbspaceError
 
 from . import options as o
+from .followed import Followed
 from .opening import Opening
 from .output import Output
 from .ranges import numbers
-from .texts import Followed, Reading, text_options
+from .texts import Reading, text_options
 
 
 @click.command("submodules", context_settings=o.CONTEXT, short_help="Linear sub-modules.")

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .interrupt import stop_if_interrupted
 from .options import seed_option
-from .terminal import console, say
+from .terminal import say
 
 if TYPE_CHECKING:
     from embspace.models.corpus import Corpus
@@ -21,8 +20,6 @@ SOURCES = (
     "hub:NAME@CONFIG#SPLIT, sample:reference or sample:story"
 )
 DEFAULT = "[default: our own for a bundled sample, else Wikipedia from the Hub]"
-
-WHAT = {"fit": "tokens read", "choice": "tokens read", "score": "held-out tokens read"}
 
 
 @dataclass(frozen=True)
@@ -176,34 +173,3 @@ _TEXT = (
         help="Of the model's forward pass.",
     ),
 )
-
-
-class Followed:
-    """A bar on stderr with tokens a second and time left, fed by `progress`."""
-
-    def __init__(self) -> None:
-        self._bar: Any = None
-        self._tasks: dict[str, Any] = {}
-
-    def __enter__(self) -> "Followed":
-        from embspace.report.progress import bar, moving
-
-        screen = console(stderr=True)
-        if moving(screen):
-            self._bar = bar(screen).__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        if self._bar is not None:
-            self._bar.__exit__(*error)
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        """Show how far the work is; raise KeyboardInterrupt where one was swallowed."""
-        stop_if_interrupted()
-        if self._bar is None:
-            return
-        if what not in self._tasks:
-            for task in self._tasks.values():
-                self._bar.update(task, visible=False)
-            self._tasks[what] = self._bar.add_task(WHAT.get(what, what), total=total)
-        self._bar.update(self._tasks[what], completed=done, total=total)

@@ -3,9 +3,10 @@
 import click
 
 from . import options as o
+from .followed import Followed
 from .opening import Opening
 from .output import Output
-from .texts import Followed, Reading, text_options
+from .texts import Reading, text_options
 
 
 @click.command("transfer", context_settings=o.CONTEXT, short_help="Maps of one text on another.")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +17,7 @@ from ..cache import alone
 from ..checking import one_of, positive
 from ..checking import seed as checked_seed
 from ..errors import EmbspaceError, MapsError, ResourceError, TextError
+from ..interrupts import held
 from ..models.conduct import settings_of
 from ..models.corpus import Corpus, default_corpus, read_corpus
 from ..models.memory import free_memory, gigabytes
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]  # what, tokens done, tokens in all
 SAVE_EVERY_S = 120.0
+WORTH_SAVING_S = 10.0  # of reading that was not saved yet, before maps are solved
 RUN_DTYPES = {
     "float32": torch.float32,
     "float64": torch.float64,
@@ -183,6 +186,7 @@ class Fitting:
         self.sums: dict[str, Sums] = {}
         self.done = dict.fromkeys(self.sets, 0)
         self.checks: list[Check] = []
+        self._saved = time.monotonic()
 
     def _passages(self) -> dict[str, Passages]:
         """Passes to run: held-out ones first, so that progress can be judged as it comes."""
@@ -210,7 +214,7 @@ class Fitting:
                 f"{gigabytes(free)} are free: fit fewer (pairs=final)."
             )
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """A hash of all that decides the sums: a saved state is of this fit or of another."""
         said = {
@@ -249,37 +253,58 @@ class Fitting:
         until_converged: bool,
         on_check: Callable[[Check], None] | None,
     ) -> None:
-        """Sum over everything that was not read yet."""
+        """Sum over everything that was not read yet; an interrupt saves what was read."""
         if until_converged and self.group.size > 1:
             raise EmbspaceError("until_converged judges the rows of one process; run one.")
         if not self.sums:
             self.sums = {name: self._new_sums() for name in self.sets}
-        saved, identity = time.monotonic(), self.identity if self.state else ""
-        n_all = sum(each.n_tokens for each in self.sets.values()) // self.group.size
-        n_read = 0
-        for name, each in self.sets.items():
-            if until_converged and self._idle():  # so judged before what goes on here stopped
-                break
-            for states in self._captured(running, each, self.done[name]):
-                self.sums[name].add(self._rows(states))
-                self.done[name] += 1
-                n_read += states.n_tokens
-                if progress:
-                    progress(name, n_read, n_all)
-                if name == "fit":  # before the state is saved: what goes on must not judge later
-                    self._judge(on_check)
-                if self.state and time.monotonic() - saved > SAVE_EVERY_S:
-                    self._save(self.state, identity)
-                    saved = time.monotonic()
-                if until_converged and self._idle():
-                    break
+        self._saved = time.monotonic()
+        try:
+            self._read(running, progress, until_converged, on_check)
+            if time.monotonic() - self._saved > WORTH_SAVING_S:  # solving can be interrupted, too
+                self._save()
+        except KeyboardInterrupt:
+            if any(self.done[name] for name in self.sets):
+                self._save()
+            raise
         for each in self.sums.values():
             self.group.add_up(each)
         self.done["outlying"] = self.group.total(self.done.get("outlying", 0))
 
-    def _save(self, path: Path, identity: str) -> None:
-        checks = [(check.rows, check.r2) for check in self.checks]
-        save_state(path, self.sums, self.done, identity, checks)
+    def _read(
+        self,
+        running: Running,
+        progress: Progress | None,
+        until_converged: bool,
+        on_check: Callable[[Check], None] | None,
+    ) -> None:
+        n_all = sum(each.n_tokens for each in self.sets.values()) // self.group.size
+        for name, each in self.sets.items():
+            if until_converged and self._idle():  # so judged before what goes on here stopped
+                break
+            for states in self._captured(running, each, self.done[name]):
+                with held():  # sums and the count of what is in them belong together
+                    self._add(name, states)
+                    if name == "fit":  # before the state is saved: what goes on judges no later
+                        self._judge(on_check)
+                if progress:
+                    progress(name, self.done["tokens"], n_all)
+                if self.state and time.monotonic() - self._saved > SAVE_EVERY_S:
+                    self._save()
+                if until_converged and self._idle():
+                    break
+
+    def _add(self, name: str, states: States) -> None:
+        self.sums[name].add(self._rows(states))
+        self.done[name] += 1
+        self.done["tokens"] = self.done.get("tokens", 0) + states.n_tokens
+
+    def _save(self) -> None:
+        """Write the state, where there is a file for it."""
+        if self.state:
+            checks = [(check.rows, check.r2) for check in self.checks]
+            save_state(self.state, self.sums, self.done, self.identity, checks)
+        self._saved = time.monotonic()
 
     def _captured(self, running: Running, each: Passages, n_done: int):
         """Batches of states, those aside that were read before a resumption."""

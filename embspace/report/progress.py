@@ -1,6 +1,7 @@
 """A progress bar with rate and time left, on a terminal only."""
 
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from typing import TypeVar
 
 from rich.console import Console
@@ -11,7 +12,6 @@ from rich.progress import (
     ProgressColumn,
     Task,
     TextColumn,
-    TimeRemainingColumn,
 )
 from rich.text import Text
 
@@ -38,12 +38,27 @@ def tracked(items: Iterable[Item], total: int, what: str, console: Console) -> I
             yield item
 
 
+class LeftColumn(ProgressColumn):
+    """Time left, by the rate of the whole work where that is known, else by that of late."""
+
+    max_refresh = 0.5
+
+    def render(self, task: Task) -> Text:
+        """Hours, minutes and seconds."""
+        pace = task.fields.get("pace")
+        seconds = pace.left if pace is not None else task.time_remaining
+        if seconds is None:
+            return Text("-:--:--", style="progress.remaining")
+        return Text(str(timedelta(seconds=round(seconds))), style="progress.remaining")
+
+
 class RateColumn(ProgressColumn):
     """Items a second, or seconds an item where they are slow."""
 
     def render(self, task: Task) -> Text:
         """The task's speed."""
-        speed = task.finished_speed or task.speed
+        pace = task.fields.get("pace")
+        speed = pace.rate if pace is not None else task.finished_speed or task.speed
         if not speed:
             return Text("")
         return Text(f"{speed:.1f}/s" if speed >= 1 else f"{1 / speed:.1f} s each", style="dim")
@@ -56,7 +71,7 @@ def bar(console: Console) -> Progress:
         BarColumn(),
         MofNCompleteColumn(),
         RateColumn(),
-        TimeRemainingColumn(),
+        LeftColumn(),
         console=console,
         transient=True,
         redirect_stdout=False,

@@ -1,5 +1,7 @@
 """A fit that goes on judges its maps where an unbroken one does, wherever it was broken off."""
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,7 @@ import pytest
 
 from embspace.mapping import fitting
 from embspace.mapping.fitting import fit
+from embspace.models import states
 from embspace.models.load import load
 
 SETTINGS: dict[str, Any] = {"positions": "all", "batch_tokens": 100}
@@ -48,3 +51,45 @@ def test_broken_off_after_it_had_seen_enough(tiny_gpt2, corpus, tmp_path: Path, 
     assert whole.about["rows"] < fit(model, corpus, **SETTINGS).about["rows"]
     again = fit(model, corpus, until_converged=True, resume=True, **options)
     assert again.about == whole.about and again.pairs == whole.pairs
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("place", ["while the model runs", "while rows are added"])
+@pytest.mark.parametrize("products", ["float64", "float32"])
+def test_an_interrupt_saves_what_was_read_and_the_rest_ends_alike(
+    tiny_gpt2, corpus, tmp_path: Path, monkeypatch, number, place: str, products: str
+):
+    monkeypatch.setattr(fitting, "SAVE_EVERY_S", 1e9)
+    model, state = load(tiny_gpt2), tmp_path / "state"
+    options = {"state": state, "kind": "ridge", "products": products, **SETTINGS}
+    whole = fit(model, corpus, **options).save(tmp_path / "whole.maps").read_bytes()
+    assert not state.exists()  # nothing is written that nobody needs
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(number, interrupt)
+    try:
+        where: Any = (
+            (fitting, "outlying") if place == "while rows are added" else (states, "padded")
+        )
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(*where, _killing(getattr(*where), number, 7))
+            fit(model, corpus, **options)
+    finally:
+        signal.signal(number, before)
+    assert state.is_file()
+    rest = fit(model, corpus, resume=True, **options).save(tmp_path / "rest.maps")
+    assert rest.read_bytes() == whole
+
+
+def _killing(true: Any, number: int, times: int) -> Any:
+    """A function that sends this process a signal from the nth use on."""
+    n = iter(range(times))
+
+    def watched(*given: Any) -> Any:
+        if next(n, None) is None:
+            os.kill(os.getpid(), number)
+        return true(*given)
+
+    return watched
