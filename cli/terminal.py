@@ -11,13 +11,16 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-PIPE_WIDTH = 100_000  # a pipe loses nothing to a width it does not have
-LEAST_WIDTH = 20  # narrower than any terminal that shows a table
+PIPE_WIDTH = 100  # of what has no width of its own, where COLUMNS does not say one
+LEAST_WIDTH, MOST_WIDTH = 20, 100_000  # beyond any terminal that shows a table
 ISOLATES = {0x2068: None, 0x2069: None}  # for terminals only; a token's own ones are escaped
 
 
 def console(*, stderr: bool = False) -> "Console":
-    """stdout or stderr as rich sees it; plain in a pipe, with NO_COLOR and on dumb terminals."""
+    """stdout or stderr as rich sees it; plain in a pipe, with NO_COLOR and on dumb terminals.
+
+    A pipe is as wide as COLUMNS says, or 100 cells.
+    """
     return _console(sys.stderr if stderr else sys.stdout)
 
 
@@ -31,7 +34,7 @@ def _console(stream: TextIO) -> "Console":
     if not stream.isatty() and not os.environ.get("COLUMNS", "").isdigit():
         options["width"] = PIPE_WIDTH
     screen = Console(**options)
-    fitting = max(LEAST_WIDTH, min(screen.width, PIPE_WIDTH))
+    fitting = max(LEAST_WIDTH, min(screen.width, MOST_WIDTH))
     if screen.width != fitting:
         screen.width = fitting
     return screen

@@ -1,5 +1,6 @@
-"""Heat maps in a terminal: a digit from 0 to 9 over a shade, readable without colours too."""
+"""Heat maps in a terminal: numbers over shades where they fit, else digits from 0 to 9."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
@@ -12,7 +13,8 @@ from .view import HeatMap
 
 APART = 4  # cells between maps that stand side by side
 WIDEST = 200  # cells that maps side by side may take, however wide the pipe
-CELLS = (3, 2, 1)  # widths of a cell, the widest that fits
+CELLS = (3, 2, 1)  # widths of a cell of a digit, the widest that fits
+RESOLVED = 0.05  # range of numbers that two decimals tell apart
 # Viridis: even to the eye, the same order for the colour-blind and in grey. Paper, ink.
 PAPERS = (
     *("#440154", "#482475", "#414487", "#355f8d", "#2a788e"),
@@ -26,7 +28,7 @@ def flowing(
 ) -> Iterator[Table | Text]:
     """Maps beside each other, as many families a line as there is room for."""
     room = min(options.max_width, WIDEST)
-    drawn = [[lines(each, room, options.encoding) for each in family] for family in families]
+    drawn = [_family(family, room, options.encoding) for family in families]
     for n, row in enumerate(_rows(drawn, room)):
         if n:
             yield Text()
@@ -37,10 +39,82 @@ def flowing(
         yield grid
 
 
+def _family(family: Sequence[HeatMap], room: int, encoding: str) -> list[list[Text]]:
+    """Maps alike: with their numbers where those fit, side by side if they can, else as digits."""
+    side_by_side = (room - APART * (len(family) - 1)) // max(len(family), 1)
+    for most in (side_by_side, room):
+        for decimals in (3, 2):
+            if all(_fits(heat, decimals, most) for heat in family):
+                return [_with_numbers(heat, decimals, room, encoding) for heat in family]
+    return [lines(heat, room, encoding) for heat in family]
+
+
+def _fits(heat: HeatMap, decimals: int, room: int) -> bool:
+    """Whether numbers of at most 1 fit, and two decimals tell them apart."""
+    known = [v for row in heat.values for v in row if v is not None]
+    if not known or max(map(abs, known)) > 1 or not all(map(math.isfinite, known)):
+        return False
+    told = decimals > 2 or max(known) - min(known) >= RESOLVED
+    return told and _stub(heat) + _columns(heat) * _size(known, decimals) + 1 <= room
+
+
+def _size(known: Sequence[float], decimals: int) -> int:
+    """Cells of the longest number and of the space before it."""
+    return 1 + max(len(_number(value, decimals)) for value in known)
+
+
+def _number(value: float, decimals: int) -> str:
+    """`.31`, `-.02`, `1.00`."""
+    text = f"{value:.{decimals}f}"
+    sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
+    return sign + digits.removeprefix("0")
+
+
+def _with_numbers(heat: HeatMap, decimals: int, room: int, encoding: str) -> list[Text]:
+    """One map whose cells show their numbers; a matched one stands in brackets."""
+    stub = _stub(heat)
+    size = _size([v for row in heat.values for v in row if v is not None], decimals)
+    head = "".join(f"{column:>{size}}" for column in range(_columns(heat)))
+    drawn = [words(heat.title, "italic", encoding), Text(f"{_corner(heat):<{stub}}{head}", "dim")]
+    drawn += [_number_row(heat, at, decimals, stub, size) for at in range(len(heat.values))]
+    for line in drawn:
+        line.truncate(room)
+    return drawn
+
+
+def _number_row(heat: HeatMap, at: int, decimals: int, stub: int, size: int) -> Text:
+    texts = ["." if v is None else _number(v, decimals) for v in heat.values[at]]
+    plain = list(f"{at:>{stub - 1}} " + "".join(f"{text:>{size}}" for text in texts) + " ")
+    for column, text in enumerate(texts):
+        if (at, column) in heat.marked:
+            end = stub + (column + 1) * size
+            plain[end - len(text) - 1], plain[end] = "[", "]"
+    line = Text("".join(plain))
+    line.stylize("dim", 0, stub)
+    for column in range(len(texts)):
+        start = stub + column * size
+        shade = heat.shade(at, column)
+        if shade is None:
+            line.stylize("dim", start, start + size)
+            continue
+        paper, ink = SHADES[level(heat, shade)]
+        bold = "bold " if (at, column) in heat.marked else ""
+        line.stylize(f"{bold}{ink} on {paper}", start, start + size)
+    return line
+
+
+def _columns(heat: HeatMap) -> int:
+    return max((len(row) for row in heat.values), default=0)
+
+
+def _stub(heat: HeatMap) -> int:
+    """Cells of a row's number."""
+    return max(len(str(len(heat.values) - 1)), len(_corner(heat))) + 1
+
+
 def lines(heat: HeatMap, room: int, encoding: str = "utf-8") -> list[Text]:
-    """One map: title, scale, column numbers and rows; in bands where it is wider than the room."""
-    n = max((len(row) for row in heat.values), default=0)
-    stub = max(len(str(len(heat.values) - 1)), len(_corner(heat))) + 1
+    """One map in digits of its shades, with their scale; in bands where that is too wide."""
+    n, stub = _columns(heat), _stub(heat)
     cell = next((w for w in CELLS if stub + n * w <= room), CELLS[-1])
     step = max(1, (room - stub) // cell)
     drawn = [words(heat.title, "italic", encoding), words(scale(heat), "dim", encoding)]
@@ -90,7 +164,7 @@ def _row(heat: HeatMap, at: int, band: range, stub: int, cell: int) -> Text:
     line = Text(f"{at:>{stub - 1}} ", style="")
     line.stylize("dim", 0, stub)
     for column in band:
-        value, marked = heat.values[at][column], (at, column) in heat.marked
+        value, marked = heat.shade(at, column), (at, column) in heat.marked
         if value is None:
             line.append(f"{'.':^{cell}}", "dim")
             continue
@@ -130,7 +204,7 @@ def _width(block: list[Text]) -> int:
 
 
 def _numbers(heat: HeatMap) -> list[float]:
-    return [value for row in heat.values for value in row if value is not None]
+    return [value for row in heat.shades or heat.values for value in row if value is not None]
 
 
 def _range(heat: HeatMap) -> tuple[float, float]:

@@ -53,6 +53,7 @@ def fragment(result: Any) -> str:
     maps = "".join(f"<div>{''.join(map(_map, family))}</div>" for family in page.maps)
     maps += "".join(grid_table(grid) for grid in page.grids)
     title = f'<div class="title">{escape(page.title)}</div>'
+    title += f'<div class="lead">{escape(page.lead)}</div>' if page.lead else ""
     return f"{title}{about}{tables}{maps}{notes}"
 
 
@@ -112,7 +113,7 @@ def _shade(heat: HeatMap, row: int, column: int) -> str:
     value = heat.values[row][column]
     if value is None:
         return "<td></td>"
-    paper, ink = SHADES[level(heat, value)]
+    paper, ink = SHADES[level(heat, heat.shade(row, column) or 0.0)]
     mark = ' class="marked"' if (row, column) in heat.marked else ""
     return f'<td{mark} style="background:{paper};color:{ink}">{value:.3g}</td>'
 

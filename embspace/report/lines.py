@@ -18,12 +18,12 @@ from .views import TONES
 if TYPE_CHECKING:
     from ..compare.grades import Grades
 
-CELL = 27  # cells one pair should have
+MOST = 36  # cells that one pair may take of a line
 
 
 @dataclass(frozen=True)
 class PairLine:
-    """A circuit's strongest pairs in cells of equal width, as many as there is room for."""
+    """A circuit's strongest pairs beside each other, as many as there is room for."""
 
     result: CircuitPairs
     noise: float = 0.0  # ×rms below is dim
@@ -37,14 +37,8 @@ class PairLine:
             grade = self.grades.of(result.layer, result.head, result.circuit) or ""
             where += f"{grade:6} "
         line = _start(where, best, self.noise)
-        room = options.max_width - len(line)
-        n, width = _cells(room, len(result.pairs))
-        for pair in result.pairs[:n]:
-            line.append_text(_pair(pair, result.circuit, width, options.encoding))
-            line.append(" " * GAP)
-        if n < len(result.pairs):
-            line.append_text(words("…", "dim", options.encoding))
-        yield _ended(line)
+        room = options.max_width - line.cell_len
+        yield _ended(line.append_text(packed(result, room, options.encoding)))
 
 
 @dataclass(frozen=True)
@@ -138,28 +132,32 @@ def _start(where: str, peak: float, noise: float) -> Text:
     return line.append(f"{peak:>6.1f}  ", "dim" if peak < noise else "")
 
 
-def _cells(room: int, n_pairs: int) -> tuple[int, int]:
-    """How many pairs a line shows, and in how many cells each; 0 for as many as it takes."""
-    if room >= UNBOUNDED:
-        return n_pairs, 0
-    n = max(1, (room + GAP) // (CELL + GAP))
-    if n < n_pairs:
-        room -= GAP + 1  # for the … that follows
-    return n, max(1, (room + GAP) // n - GAP)
+def packed(result: CircuitPairs, room: int, encoding: str) -> Text:
+    """Pairs one after the other, each as wide as it is; a mark where there was no room for more."""
+    more = words("…", "dim", encoding)
+    text = Text()
+    for n, pair in enumerate(result.pairs):
+        last = n + 1 == len(result.pairs)
+        left = room - text.cell_len - (0 if last else GAP + more.cell_len)
+        shown = _pair(pair, result.circuit, max(1, min(left, MOST) if n == 0 else MOST), encoding)
+        if n and shown.cell_len > left:
+            text.append_text(more)
+            break
+        text.append_text(shown).append(" " * GAP)
+    return text
 
 
-def _pair(pair: Pair, circuit: str, width: int, encoding: str) -> Text:
-    """`source → target`; the longer side is cut first where the pair is wider than its cell."""
+def _pair(pair: Pair, circuit: str, most: int, encoding: str) -> Text:
+    """`source → target`; the longer side is cut first where the pair takes more cells."""
     first, second = SIDES[circuit]
     left = label_text(pair.source, TONES[first], encoding)
     right = label_text(pair.target, TONES[second], encoding)
     arrow = words(" → ", "dim", encoding)
-    if width:
-        room = width - arrow.cell_len
-        half = room // 2
-        cut(left, max(half, room - right.cell_len), encoding)
-        cut(right, max(half, room - left.cell_len), encoding)
-    return padded(Text.assemble(left, arrow, right), width)
+    room = most - arrow.cell_len
+    half = room // 2
+    cut(left, max(half, room - right.cell_len), encoding)
+    cut(right, max(half, room - left.cell_len), encoding)
+    return Text.assemble(left, arrow, right)
 
 
 def _ended(line: Text) -> Text:

@@ -35,6 +35,8 @@ class SheetView:
         alone = len(sheet.views) == 1
         title = joined(sheet.title, sheet.views[0].title if alone else "")
         yield words(title, "bold", encoding)
+        if sheet.lead:
+            yield words(sheet.lead, "", encoding)
         if sheet.about:
             yield words(sheet.about, "dim", encoding)
         yield Text()

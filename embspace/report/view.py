@@ -55,7 +55,8 @@ class View:
 class HeatMap:
     """Numbers by two kinds of layers, shaded from the smallest to the largest; some are marked.
 
-    values: rows × columns, None where there is no number; the title names what they are.
+    values: rows × columns, None where there is no number; the title names what they are. shades:
+    what the colours follow, where that is not the values.
     """
 
     title: str
@@ -63,6 +64,11 @@ class HeatMap:
     rows: str
     columns: str
     marked: frozenset[tuple[int, int]] = frozenset()
+    shades: tuple[tuple[float | None, ...], ...] = ()
+
+    def shade(self, row: int, column: int) -> float | None:
+        """The number that a cell's colour follows."""
+        return (self.shades or self.values)[row][column]
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,7 @@ class TokenGrid:
 class Sheet:
     """All of a result: what it is of, how it was made, its tables, what a reader must know.
 
+    lead: the answer in a sentence or two, where a result has one; it stands below the title.
     Heat maps stand below the tables, those of a family beside each other where there is room;
     grids of tokens below those.
     """
@@ -99,6 +106,7 @@ class Sheet:
     notes: tuple[str, ...] = ()
     maps: tuple[tuple[HeatMap, ...], ...] = ()
     grids: tuple[TokenGrid, ...] = ()
+    lead: str = ""
 
 
 def numbers(values: Sequence[Any], digits: int = 4) -> list[str]:

@@ -30,10 +30,22 @@ def test_a_pipe_loses_nothing(run, awkward):
     import embspace
 
     result = embspace.load(awkward).heads[0, 0].vo.top_pairs(400)
-    shown = run("heads", awkward, *HEAD, "--circuit", "vo", "-k", 400, COLUMNS="").stdout
-    lines = shown.split("\n")
-    for pair in result.pairs:
-        assert any(pair.source in line and pair.target in line for line in lines), pair
+    arguments = ("heads", awkward, *HEAD, "--circuit", "vo", "-k", 400)
+    for columns, longest in (("", 30), ("250", 80)):  # longer labels are folded, not cut
+        lines = run(*arguments, COLUMNS=columns).stdout.split("\n")
+        for pair in result.pairs:
+            if max(len(pair.source), len(pair.target)) <= longest:
+                assert any(pair.source in line and pair.target in line for line in lines), pair
+    assert run(*arguments, COLUMNS="").stdout.count("x") >= 60
+
+
+@pytest.mark.parametrize("command", [("heads",), ("align", "sample-bert-a"), ("lens",)])
+def test_a_pipe_is_a_hundred_cells_wide_unless_columns_says_otherwise(run, awkward, command):
+    name, *rest = command
+    arguments = (name, *(rest or [awkward])) if name != "lens" else (name, "--map", "id")
+    arguments = (*arguments, "sample-bert-b") if name == "align" else arguments
+    shown = run(*arguments, COLUMNS="").stdout
+    assert max(cell_len(line) for line in shown.split("\n")) <= 100
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])

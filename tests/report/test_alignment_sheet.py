@@ -1,11 +1,15 @@
 """An alignment is shown with its counts, its notes and both models' provenance."""
 
+import itertools
+
 import pytest
+import torch
 from rich.cells import cell_len
 
 import embspace
 from embspace.compare.alignment import align
 from embspace.report import as_text
+from embspace.report.sheets.alignment import centred
 
 
 @pytest.fixture(scope="module")
@@ -47,3 +51,23 @@ def test_shared_tokens_are_counted_where_vocabularies_differ(tiny_gpt2):
     shared = found.coverage["shared"]
     assert f"{shared} shared tokens" in as_text(found, 200)
     assert "No feature space" in as_text(found, 200)
+
+
+def test_what_shades_show_ranks_matches_as_scores_do():
+    """Means of rows and columns are part of every one-to-one match: only their sum moves."""
+    score = torch.rand(4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    score += torch.arange(4.0)[:, None] + 3 * torch.arange(4.0)
+    shades = torch.tensor(centred(score.tolist()), dtype=torch.float64)
+    assert torch.allclose(shades.mean(0), torch.zeros(4, dtype=torch.float64))
+    assert torch.allclose(shades.mean(1), torch.zeros(4, dtype=torch.float64))
+    rows = torch.arange(4)
+    moved = {
+        round(float((score - shades)[rows, list(order)].sum()), 9)
+        for order in itertools.permutations(range(4))
+    }
+    assert len(moved) == 1
+
+
+def test_layers_without_scores_stay_without_shades():
+    found = centred(((1.0, 3.0), (None, None)))
+    assert found[1] == (None, None) and None not in found[0]

@@ -105,3 +105,54 @@ def test_a_page_shows_each_number_over_its_shade():
     assert "<b>map</b>" not in page and "&lt;b&gt;map" in page
     assert f'<td style="background:{PAPERS[0]};color:#ffffff">0.25</td>' in page
     assert f'<td class="marked" style="background:{PAPERS[9]};color:#000000">0.5</td>' in page
+
+
+def scores(n, digits=3):
+    """Numbers of at most 1, as correlations are; the diagonal is matched."""
+    values = tuple(tuple(round(0.2 + 0.005 * (i * n + j) % 0.7, digits) for j in range(n))
+                   for i in range(n))  # fmt: skip
+    return HeatMap("scores", values, "A", "B", frozenset((i, i) for i in range(n)))
+
+
+@pytest.mark.parametrize(("n", "width", "decimals"), [(12, 80, 3), (6, 80, 3), (12, 60, 2)])
+def test_numbers_are_shown_where_they_fit(n, width, decimals):
+    each = scores(n)
+    text = shown(each, each, width=width)
+    for row, values in enumerate(each.values):
+        found = next(line for line in text.split("\n") if re.match(rf" +{row} ?[ \[]", line))
+        numbers = re.findall(r"\.\d+", found)[:n]
+        assert numbers == [f"{value:.{decimals}f}"[1:] for value in values]
+        assert f"[{numbers[row]}]" in found
+    assert "9 =" not in text
+
+
+def test_numbers_give_way_to_digits_where_they_do_not_fit():
+    text = shown(scores(30), width=80)
+    assert "9 =" in text and not re.search(r"\.\d\d ", text.split("9 =")[1].split("\n", 1)[1])
+
+
+def test_two_decimals_are_not_shown_of_numbers_that_they_make_alike():
+    values = tuple(tuple(0.07 + 0.0001 * (i + j) for j in range(8)) for i in range(8))
+    text = shown(HeatMap("a", values, "A", "B"), HeatMap("b", values, "A", "B"), width=80)
+    assert ".071" in text
+
+
+def test_numbers_of_one_and_below_nought_keep_their_sign_and_place():
+    text = shown(HeatMap("m", ((1.0, -0.25), (None, 0.0)), "A", "B", frozenset({(0, 1)})))
+    assert re.search(r"0 +1\.000\[-\.250\]", text) and re.search(r"1 +\. +\.000", text)
+
+
+def test_colours_follow_the_shades_and_cells_show_the_values():
+    each = HeatMap("m", ((0.9, 0.8),), "A", "B", shades=((-0.1, 0.1),))
+    file = io.StringIO()
+    page = Sheet("t", "", (View((Column("x"),), (("1",),)),), (), ((each,),))
+    Console(file=file, width=80, color_system="truecolor", force_terminal=True).print(
+        SheetView(page)
+    )
+    first, second = (
+        tuple(int(p[n : n + 2], 16) for n in (1, 3, 5)) for p in (PAPERS[0], PAPERS[9])
+    )
+    for paper, number in ((first, ".900"), (second, ".800")):
+        assert re.search(
+            f"48;2;{';'.join(map(str, paper))}m[^\x1b]*{re.escape(number)}", file.getvalue()
+        )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...compare.alignment import Alignment
 from ...compare.matching import LayerMatch
 from ...compare.state_alignment import StateAlignment
-from ..sheets.alignment import diagonal, p_value
+from ..sheets.alignment import centred, diagonal, p_value
 from ..sheets.state_alignment import NAMES
 from ..view import clipped, model_name
 from .figures import MAP, drawn
@@ -36,7 +36,7 @@ def plot_alignment(result: Alignment, path: str | Path) -> None:
                     panels[row, column].set_axis_off()
                     continue
                 bar = _panel(figure, panels[row, column], found, f"{name}, {space} space")
-                bar.set_label("mean |correlation|", fontsize=7)
+                bar.set_label("mean |correlation|, less row and column means", fontsize=6)
         _sides(figure, "layer", result.provenance)
 
 
@@ -66,11 +66,15 @@ def _panel(
     title: str,
     ends: tuple[float, float] | None = None,
 ) -> "Colorbar":
-    """Scores shaded between the ends, matched pairs framed; its bar."""
+    """Scores shaded between the ends, matched pairs framed; its bar.
+
+    Without ends: less the means of their row and column, which every match shares.
+    """
     from matplotlib.patches import Rectangle
     from matplotlib.ticker import MaxNLocator
 
-    shade = [[float("nan") if x is None else x for x in row] for row in found.score]
+    score = found.score if ends else centred(found.score)
+    shade = [[float("nan") if x is None else x for x in row] for row in score]
     low, high = ends or (None, None)
     image = axes.imshow(
         shade, cmap=MAP, aspect="equal", interpolation="nearest", vmin=low, vmax=high

@@ -14,7 +14,7 @@ from ...projection.inverse import InverseCheck
 from ...projection.similar import PairSimilarity
 from ..sheets.evidence import INVERSE_NAMES, VECTOR_NAMES
 from ..view import clipped
-from .figures import COLOURS, DASHES, MAP, MARKS, drawn, require_plot
+from .figures import COLOURS, DASHES, MARKS, SIGNED, drawn, require_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -136,11 +136,11 @@ def _heads(axes: "Axes", heads: Sequence[HeadTrust]) -> Any:
     for h in heads:
         shade[h.layer][h.head] = h.own.mean
         if h.grade != "none":
-            face = "white" if h.grade == "strong" else "none"
-            axes.plot([h.head], [h.layer], "o", color="white", markerfacecolor=face, markersize=4)
+            face = "black" if h.grade == "strong" else "none"
+            axes.plot([h.head], [h.layer], "o", color="black", markerfacecolor=face, markersize=4)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(integer=True))
-    return axes.imshow(shade, cmap=MAP, vmin=-0.2, vmax=1, aspect="auto")
+    return axes.imshow(shade, cmap=SIGNED, vmin=-1, vmax=1, aspect="auto")  # 0 in the middle
 
 
 def _by_layer(axes: "Axes", title: str) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "svg", "pdf")
 MAP = "viridis"  # even to the eye, in the same order for the colour-blind and in grey
+SIGNED = "RdBu_r"  # for numbers on both sides of 0, which is white
 # Okabe and Ito's colours, told apart by the colour-blind, and the dashes and marks that go with
 # them, so that lines differ in grey too.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")

@@ -1,5 +1,6 @@
 """How an alignment of two models looks: a line a group, and the layers' scores as heat maps."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...compare.alignment import Alignment
@@ -8,9 +9,11 @@ from ..view import Column, HeatMap, Sheet, View, joined, model_name, origin, set
 from ..views import sheet
 
 MARKS = (
-    "Shaded: mean |correlation| of all pairs of vectors of two layers. "
-    "In brackets (after * or as # where narrow): the one-to-one match."
+    "Numbers: mean |correlation| of all pairs of vectors of two layers. Shades (and digits 0 to 9, "
+    "where numbers have no room): the same less the means of its row and column, which every match "
+    "shares. In brackets (after * or as # where narrow): the one-to-one match."
 )
+Scores = Sequence[Sequence[float | None]]
 
 
 @sheet.register
@@ -41,9 +44,39 @@ def coverage_line(coverage: dict[str, Any]) -> str:
 
 def _maps(name: str, spaces: dict[str, LayerMatch]) -> tuple[HeatMap, ...]:
     return tuple(
-        HeatMap(f"{name}, {space} space", found.score, "A", "B", frozenset(found.pairs))
+        HeatMap(
+            f"{name}, {space} space",
+            found.score,
+            "A",
+            "B",
+            frozenset(found.pairs),
+            centred(found.score),
+        )
         for space, found in spaces.items()
     )
+
+
+def centred(score: Scores) -> tuple[tuple[float | None, ...], ...]:
+    """Scores less the means of their row and column, plus the mean of all.
+
+    A one-to-one match takes one score of every row and column, so these means say nothing about
+    which match is best; without them the match shows.
+    """
+    columns = list(zip(*score, strict=True))
+    rows_mean, columns_mean = [_mean(row) for row in score], [_mean(one) for one in columns]
+    mean = _mean([x for row in score for x in row])
+    return tuple(
+        tuple(
+            None if x is None else x - rows_mean[i] - columns_mean[j] + mean
+            for j, x in enumerate(row)
+        )
+        for i, row in enumerate(score)
+    )
+
+
+def _mean(scores: Sequence[float | None]) -> float:
+    known = [x for x in scores if x is not None]
+    return sum(known) / len(known) if known else 0.0
 
 
 def _columns(result: Alignment) -> tuple[Column, ...]:

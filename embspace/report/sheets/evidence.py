@@ -1,7 +1,7 @@
 """How the papers' experiments look: measured figures beside their baselines."""
 
 from ...compare.overlap import LayerOverlap, StateOverlap
-from ...compare.trust import RULE, Trust
+from ...compare.trust import GRADES, RULE, HeadTrust, Trust
 from ...notation import Circuit
 from ...projection.concepts import Concept, ConceptVector
 from ...projection.estimate import Estimate
@@ -214,11 +214,16 @@ def _graded(result: Trust, circuit: Circuit) -> View:
             interval(h.own, 2),
             *(_agreement(x) for x in ((h.heads, h.tokens) if circuit == "vo" else (h.heads,))),
         )
-        for h in result.heads
+        for h in sorted(result.heads, key=_best_first)
         if h.circuit == circuit
     )
     counts = ", ".join(f"{n} {grade}" for grade, n in result.count(circuit).items())
     return View(columns, rows, title=f"W_{circuit.upper()}: {counts}")
+
+
+def _best_first(head: HeadTrust) -> tuple[int, float]:
+    """Heads by grade, those of one grade by how well their reading agrees."""
+    return GRADES.index(head.grade), -head.own.mean
 
 
 def _agreement(value: float | None) -> str:

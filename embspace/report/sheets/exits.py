@@ -37,9 +37,23 @@ def _(result: Exits) -> Sheet:
         f"a look costs {settings['check_cost']:.1f} blocks",
     )
     names = list(dict.fromkeys(point.map for point in result.points))
-    views = (_choices(result), _left(result), *(_curve(result, name) for name in names))
+    curves = (_curve(result, name) for name in names)
+    views = (_choices(result), _left(result), _front(result), *curves)
     notes = (RULE, *result.notes, *origin(result.provenance))
-    return Sheet(title, about, (*views, _front(result)), notes)
+    return Sheet(title, about, views, notes, lead=answer_line(result))
+
+
+def answer_line(result: Exits) -> str:
+    """What leaving early saves at best, what stays of the answers, and what is left of it net."""
+    best = max((choice.point for choice in result.choices), key=lambda point: point.saved)
+    target = f"{result.settings['target']:.0%}"
+    if best.saved <= 0:
+        return f"Leaving early saves nothing where {target} of the answers are to stay."
+    net = f"net of looking at predictions on the way {best.net:+.1%}"
+    return (
+        f"{best.map}, {best.rule} exit at {at_line(best)}: {best.saved:.1%} of the blocks saved, "
+        f"{best.precision[1]:.1%} of the answers kept; {net}."
+    )
 
 
 def _choices(result: Exits) -> View:
