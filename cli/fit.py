@@ -43,7 +43,12 @@ from .texts import Reading, text_options
     "over the rows.  [default: chosen for each layer on rows kept apart]",
 )
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
-@click.option("--rows", type=click.IntRange(min=1), metavar="N", help="Fit so many lines at most.")
+@click.option(
+    "--rows",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Fit so many lines at most, and score a third as many.",
+)
 @click.option("--until-converged", is_flag=True, help="Stop when more rows no longer help.")
 @click.option("--resume", is_flag=True, help="Go on from what an unfinished run left behind.")
 @click.option(

@@ -1,5 +1,6 @@
 """The work behind `embspace fit`."""
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from glob import escape
@@ -55,6 +56,9 @@ def fit_maps(
             left.unlink(missing_ok=True)
     output.one(maps)
     say(f"wrote {path}")
+    if how["parts"] == "blocks":
+        score = ["embspace", "score", opening.model, "--maps", str(path)]
+        say(f"next: {shlex.join(score)}")
 
 
 def default_maps(model: str) -> str:

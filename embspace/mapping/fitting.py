@@ -85,7 +85,8 @@ def fit(
     "mat" (least squares without intercept, the paper's), "affine", "ridge" (`ridge` is the
     penalty in units of the mean, over coordinates, of Σ x²; or it is chosen, layer by layer, on a
     quarter of the rows to fit that is kept apart for it). lines: which lines to fit;
-    held_out: which to score, or their share (a quarter); rows: so many lines at most; positions,
+    held_out: which to score, or their share (a quarter); rows: fit so many
+    lines at most, and score the same share beside them; positions,
     max_tokens, special, skip_first: see `passages`. products: see `Sums`.
     run_dtype: of the forward pass. until_converged: stop when more rows no longer raise held-out
     r². state: file that a fit writes as it goes and `resume` goes on from, to the same result.
@@ -103,6 +104,9 @@ def fit(
     split = split_lines(corpus, fit=lines, score=chosen, share=float(share), seed=seed)
     if rows is not None:
         split = replace(split, fit=split.fit[: positive(rows, "rows")])
+        if lines is None and chosen is None:  # drawn, so that any first ones are like the rest
+            n_score = round(len(split.fit) * share / (1 - share))
+            split = replace(split, score=split.score[: max(n_score, 1)])
     taking = {
         "positions": positions,
         "max_tokens": max_tokens,

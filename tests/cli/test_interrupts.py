@@ -69,7 +69,9 @@ def test_a_fit_says_where_it_left_off_and_the_command_it_names_ends_it_alike(
     command = shlex.split(said.strip().splitlines()[-1])
     assert command[0] == "embspace" and command[-1] == "--resume"
     ended = process(*command[1:])
-    assert ended.communicate()[1].splitlines()[-1].startswith("wrote a b.maps")
+    wrote, following = ended.communicate()[1].splitlines()[-2:]
+    assert wrote == "wrote a b.maps"
+    assert shlex.split(following)[1:] == ["embspace", "score", str(tiny_gpt2), "--maps", "a b.maps"]
     whole = process(*arguments, "--out", "whole.maps")
     whole.communicate()
     assert whole.returncode == 0

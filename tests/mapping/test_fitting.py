@@ -370,3 +370,11 @@ def test_two_processes_fit_what_one_does(model, tiny_gpt2, corpus, tmp_path, pro
         assert a.rank == b.rank
     for name, A in one_alone.tensors.items():  # kept in float32
         assert off(two.tensors[name], A.numpy()) < (1e-6 if products == "float64" else 1e-3)
+
+
+def test_the_held_out_share_follows_the_lines_that_are_fitted(model, corpus):
+    whole, few = fit(model, corpus), fit(model, corpus, rows=30)
+    assert (whole.about["rows"], whole.about["rows_scored"]) == (90, 30)
+    assert (few.about["rows"], few.about["rows_scored"]) == (30, 10)
+    assert fit(model, corpus, rows=30, held_out=0.0).about["rows_scored"] == 0
+    assert fit(model, corpus, rows=30, held_out=range(50)).about["rows_scored"] == 50
