@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .checking import is_unicode, one_of, positive
 from .errors import VocabularyError
-from .labels import labels, n_ids, scheme_of, token_texts
+from .labels import SPACE, labels, n_ids, scheme_of, token_texts
 from .models.messages import first_line
 from .notation import INVERSES, Inverse
 from .results import Record
@@ -100,6 +100,11 @@ class VocabularySpace:
         return labels(self.texts, self.special)
 
     @cached_property
+    def _printed(self) -> dict[str, int]:
+        """Label -> id."""
+        return {label: i for i, label in enumerate(self.labels)}
+
+    @cached_property
     def special(self) -> set[int]:
         """Ids of special tokens (start, end, padding, mask …)."""
         if self.tokenizer is None:
@@ -118,6 +123,8 @@ class VocabularySpace:
             raise VocabularyError(f"{word!r} is no text: give a word, or #ID.")
         if re.fullmatch(r"#\d+", word):
             return [self._by_id(word[1:])]
+        if word.startswith(SPACE) and word in self._printed:  # as the tables print it
+            return [self._by_id(str(self._printed[word]))]
         if not word.strip() or self.tokenizer is None:
             raise VocabularyError(
                 f"cannot look up {word!r}: "
@@ -126,7 +133,10 @@ class VocabularySpace:
         spellings = [word] if word.startswith(" ") else [word, " " + word]
         found: dict[tuple[int, ...], Lookup] = {}
         for text in spellings:
-            ids = tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+            try:
+                ids = tuple(self._tokenizer_ids(text))
+            except Exception:  # the tokenizer knows no such word, and has no unknown token
+                continue
             if ids and max(ids) < len(self) and not self._unknown(word, ids):
                 found.setdefault(ids, Lookup(text, ids, tuple(self.labels[i] for i in ids)))
         if not found:

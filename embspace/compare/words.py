@@ -87,7 +87,7 @@ def _read(encoder: Encoder, text: str) -> _Read:
     framed = encoder.framed(ids)
     begins: dict[int, int] = {}
     ends: dict[int, int] = {}
-    for place, (start, end) in enumerate(spans):
+    for place, (start, end) in enumerate(spans[framed.n_typed :]):
         if start == end:
             continue  # a token of no character (a mark that the tokenizer adds)
         start += len(text[start:end]) - len(text[start:end].lstrip())  # a space before the word

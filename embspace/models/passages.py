@@ -1,12 +1,12 @@
 """Sentences as token ids, and the positions at which a model's states are taken."""
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..checking import index, positive, whole
+from ..checking import index, is_unicode, positive, whole
 from ..checking import seed as checked_seed
 from ..errors import ModelError, TextError
 from .corpus import Corpus, require_characters
@@ -83,14 +83,24 @@ class Encoder:
 
     def _around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The special tokens that the tokenizer itself puts before and after a text."""
-        assert self.tokenizer is not None
-        found = self.tokenizer("a", add_special_tokens=True, return_special_tokens_mask=True)
-        ids, added = found["input_ids"], found["special_tokens_mask"]
-        if all(added):
-            raise TextError(f"the tokenizer of {self.model.name} turns letters into nothing.")
-        first = added.index(0)
-        last = len(added) - added[::-1].index(0)
-        return tuple(ids[:first]), tuple(ids[last:])
+        for text in self._probes():
+            try:
+                found = self.tokenizer(text, return_special_tokens_mask=True)  # type: ignore[misc]
+            except Exception:  # the vocabulary lacks it, and has no unknown token: the next one
+                continue
+            ids, added = found["input_ids"], found["special_tokens_mask"]
+            if not all(added):
+                first, last = added.index(0), len(added) - added[::-1].index(0)
+                return tuple(ids[:first]), tuple(ids[last:])
+        raise TextError(f"the tokenizer of {self.model.name} turns every text into nothing.")
+
+    def _probes(self) -> Iterator[str]:
+        """Texts that show what is put around one: a letter, else tokens of the vocabulary."""
+        yield "a"
+        vocabulary = self.model.vocabulary
+        for i, text in enumerate(vocabulary.texts):
+            if text and i not in vocabulary.special and is_unicode(text):
+                yield text
 
     def _room(self, max_tokens: int | None) -> int:
         """Tokens a pass may have. Raises TextError where the model has not so many positions."""
@@ -110,9 +120,14 @@ class Encoder:
         and for an id that the model's embedding does not have."""
         assert self.tokenizer is not None
         require_characters(texts)
-        found = self.tokenizer(
-            list(texts), add_special_tokens=False, return_attention_mask=False, verbose=False
-        )["input_ids"]
+        try:
+            found = self.tokenizer(
+                list(texts), add_special_tokens=False, return_attention_mask=False, verbose=False
+            )["input_ids"]
+        except Exception as error:  # a word that it does not know, and no unknown token
+            raise TextError(
+                f"the tokenizer of {self.model.name} cannot read the text: {first_line(error)}."
+            ) from error
         rows = self.model.checkpoint.shape(f"{self.model.embedding_path}.weight")[0]
         for ids in found:
             if ids and max(ids) >= rows:
@@ -128,22 +143,27 @@ class Encoder:
         One that begins or ends with them already gets no second ones.
         """
         prefix, suffix = self.prefix, self.suffix
-        if prefix and ids[: len(prefix)] == prefix:
-            ids = ids[len(prefix) :]
+        typed = len(prefix) if prefix and ids[: len(prefix)] == prefix else 0
+        ids = ids[typed:]
         if suffix and ids[-len(suffix) :] == suffix:
             ids = ids[: -len(suffix)]
         kept = ids[: self.max_tokens - len(prefix) - len(suffix)]
-        return Framed((*prefix, *kept, *suffix), len(prefix), len(kept), len(kept) < len(ids))
+        whole = (*prefix, *kept, *suffix)
+        return Framed(whole, len(prefix), len(kept), len(kept) < len(ids), typed)
 
 
 @dataclass(frozen=True)
 class Framed:
-    """Ids of a text as the model reads it; its own tokens are n from `first` on."""
+    """Ids of a text as the model reads it; its own tokens are n from `first` on.
+
+    n_typed: special tokens that the text itself began with, which are not counted as its own.
+    """
 
     ids: tuple[int, ...]
     first: int
     n: int
     cut: bool
+    n_typed: int = 0
 
 
 def passages(

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ..errors import EmbspaceError, ModelError
+from .files import read_json_file
 from .messages import first_line
 from .rotary import alike_up_to, forget_lengths
 from .running import Running
@@ -99,8 +100,11 @@ def _last(x: Tensor) -> Float[Tensor, "1 d"]:
 
 
 def ends_of(model: "Model") -> set[int]:
-    """Ids that end a text."""
-    found: Any = getattr(model.config, "eos_token_id", None)
+    """Ids that end a text: of the config, the generation config and the tokenizer."""
+    path = model.folder / "generation_config.json"
+    generation = read_json_file(path) if path.is_file() else {}
+    named = generation.get("eos_token_id") if isinstance(generation, dict) else None
     own = getattr(model.vocabulary.tokenizer, "eos_token_id", None)
-    several = found if isinstance(found, list) else [found]
-    return {i for i in (*several, own) if isinstance(i, int)}
+    several = (getattr(model.config, "eos_token_id", None), named, own)
+    every = [i for found in several for i in (found if isinstance(found, list) else [found])]
+    return {i for i in every if isinstance(i, int)}

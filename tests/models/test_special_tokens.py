@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers as hf
 
-from embspace.errors import TextError
+from embspace.errors import TextError, VocabularyError
 from embspace.mapping.lens.lensing import lens
 from embspace.models.corpus import read_corpus
 from embspace.models.load import load
@@ -163,3 +163,48 @@ def test_half_a_character_is_refused_before_the_tokenizer_chokes_on_it(starting,
 def test_any_whole_character_is_read(starting, text: str):
     (ids,) = Encoder(starting).encode([text])
     assert ids and starting.vocabulary.tokenizer.decode(ids) == text
+
+
+def test_a_vocabulary_of_digits_without_an_unknown_token_reads_texts(save_model):
+    """The letter a is no token of it, and nothing stands for what it does not know."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    tokenizer = Tokenizer(models.WordLevel({str(n): n for n in range(10)}, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    fast = hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+    config = hf.GPT2Config(vocab_size=304, n_embd=12, n_layer=2, n_head=2, n_positions=40)
+    model = load(save_model(config, tokenizer=fast))
+    (one,) = passages(model, read_corpus(["3 1 4"]), positions="all").passages
+    assert one.ids == (3, 1, 4)
+    assert model.vocabulary.token_ids("7") == [7]
+    with pytest.raises(VocabularyError, match="has no token of its own"):
+        model.vocabulary.token_ids("cat")
+    with pytest.raises(TextError, match="cannot read the text"):
+        passages(model, read_corpus(["cat"]), positions="all")
+
+
+@pytest.mark.parametrize("named", [5, [5, 6]])
+def test_an_end_token_of_the_generation_config_alone_ends_a_text(starting, tmp_path, named):
+    import shutil
+
+    from embspace.models.stepping import ends_of
+
+    folder = shutil.copytree(starting.folder, tmp_path / "model")
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": named}))
+    assert ends_of(load(folder)) >= set(named if isinstance(named, list) else [named])
+
+
+def test_a_word_is_found_as_it_is_printed(starting):
+    vocabulary = starting.vocabulary
+    labelled = next(i for i, x in enumerate(vocabulary.labels) if x.startswith("·") and len(x) > 2)
+    assert vocabulary.token_ids(vocabulary.labels[labelled]) == [labelled]
+
+
+def test_words_are_paired_alike_where_a_line_begins_with_its_start_token(starting):
+    from embspace.compare.words import paired_words
+
+    plain, typed = "the cats saw Paris", "<s>the cats saw Paris"
+    found = paired_words(starting, starting, read_corpus([typed]), n=10)
+    alone = paired_words(starting, starting, read_corpus([plain]), n=10)
+    assert found.a[0].ids == alone.a[0].ids
+    assert found.words[-4:] == alone.words and found.a[0].keep[-4:] == alone.a[0].keep
