@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import transformers as hf
 from transformers import AutoModelForCausalLM
 
 import embspace
@@ -47,3 +48,19 @@ def test_a_live_model_of_another_checkpoint_is_refused(tiny_gpt2, tiny_llama, mo
     running = attach(embspace.load(str(tiny_gpt2)), module)
     with pytest.raises(ModelError, match="attach it to the model that is read"):
         embspace.lens(embspace.load(str(tiny_llama)), PROMPT, "id", running=running)
+
+
+def test_exaone4_shows_its_stream_inside_as_olmo2_does(tmp_path, byte_tokenizer):
+    """It has no norm before its sub-modules, though its config's kin do."""
+    config = hf.Exaone4Config(
+        **{"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "vocab_size": 304},
+        **{"num_key_value_heads": 3, "intermediate_size": 17, "head_dim": 8, "sliding_window": 4},
+        pad_token_id=0,
+    )
+    torch.manual_seed(0)
+    hf.Exaone4ForCausalLM(config).save_pretrained(tmp_path)
+    byte_tokenizer.save_pretrained(tmp_path)
+    model = embspace.load(str(tmp_path))
+    assert model.family.attn_norm is None and model.family.ff_norm is None
+    found = embspace.lens(model, PROMPT, "id", inside=True)
+    assert found.grids["id"].rows == ("0", "0.mid", "1", "1.mid", "2")
