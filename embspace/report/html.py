@@ -12,9 +12,9 @@ CSS = """
 .embspace .title { font-weight: 600; }
 .embspace .about, .embspace .note, .embspace .faint, .embspace th { opacity: .65; }
 .embspace table { border-collapse: collapse; margin: .5em 0; background: transparent; }
-.embspace th, .embspace td { padding: .1em 1em .1em 0; border: 0; text-align: left;
+.embspace th, .embspace td { padding: .1em 1em .1em 0; border: 0; text-align: left !important;
   background: transparent; vertical-align: top; }
-.embspace .number { text-align: right; font-variant-numeric: tabular-nums; }
+.embspace .number { text-align: right !important; font-variant-numeric: tabular-nums; }
 .embspace .token { font-family: ui-monospace, monospace; white-space: pre-wrap; }
 .embspace caption { text-align: left; caption-side: top; color: inherit; padding: 0; }
 .embspace tr.gap td { padding-top: 1em; }
@@ -23,7 +23,7 @@ CSS = """
 .embspace .promoted, .embspace .value { color: #b0499f; }
 .embspace .bad { color: #cf3b3b; }
 .embspace .map { display: inline-table; margin-right: 2em; }
-.embspace .map td { padding: .1em .4em; text-align: center; }
+.embspace .map td { padding: .1em .4em; text-align: center !important; }
 .embspace .tokens caption { font-style: italic; }
 .embspace .tokens td { padding: .1em .4em; font-family: ui-monospace, monospace;
   white-space: pre; max-width: 9em; overflow: hidden; text-overflow: ellipsis; }

@@ -10,6 +10,7 @@ from html import escape
 from typing import Any
 
 from ..mapping.lens.grid import Lens
+from .heat import SHADES
 from .html import CSS, grid_table
 from .sheets.lens import token_grids
 from .view import Sheet
@@ -28,8 +29,11 @@ h1 { font-size: 1.2em; }
   background: Canvas; color: CanvasText; border: 1px solid GrayText; border-radius: 4px;
   font: 12px/1.4 ui-monospace, monospace; white-space: pre;
   pointer-events: none; overflow: hidden; }
-@media (max-width: 600px) { body { margin: .4em; } #tip { left: 0 !important; right: 0;
-  bottom: 0; top: auto !important; max-width: none; } }
+#tip { left: 0; right: 0; max-width: none; border-radius: 0; }
+.side { display: flex; flex-wrap: wrap; gap: 0 2em; align-items: flex-start; }
+.side .scroll { max-width: 100%; }
+.legend span { padding: 0 .5em; font: 12px/1.6 ui-monospace, monospace; }
+@media (max-width: 600px) { body { margin: .4em; } }
 @media print { #tip { display: none !important; } .embspace .scroll { overflow: visible; }
   .embspace .tokens td { -webkit-print-color-adjust: exact; print-color-adjust: exact; } }
 """
@@ -40,11 +44,18 @@ function show(cell) {
   const box = cell.getBoundingClientRect();
   tip.textContent = data[cell.dataset.grid][cell.dataset.row][cell.dataset.at];
   tip.style.display = "block";
-  const left = Math.min(box.left, innerWidth - tip.offsetWidth - 8);
-  const below = box.bottom + tip.offsetHeight + 8 < innerHeight;
-  tip.style.left = Math.max(0, left) + "px";
-  tip.style.top = (below ? box.bottom + 4 : Math.max(0, box.top - tip.offsetHeight - 4)) + "px";
+  const low = box.bottom + 2 * box.height > innerHeight - tip.offsetHeight;
+  tip.style.top = low ? "0" : "auto";
+  tip.style.bottom = low ? "auto" : "0";
 }
+const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+document.addEventListener("keydown", (event) => {
+  const cell = document.activeElement, step = STEPS[event.key];
+  if (!step || !cell || !cell.dataset.grid) return;
+  const [row, at] = [+cell.dataset.row + step[0], +cell.dataset.at + step[1]];
+  const next = cell.closest("table").querySelector(`[data-row="${row}"][data-at="${at}"]`);
+  if (next) { next.focus(); event.preventDefault(); }
+});
 for (const cell of document.querySelectorAll("td[data-grid]")) {
   cell.addEventListener("pointerenter", () => show(cell));
   cell.addEventListener("focus", () => show(cell));
@@ -61,19 +72,31 @@ def lens_page(result: Lens) -> str:
     names = list(result.grids)
     tables = "".join(grid_table(grid, name) for grid, name in zip(grids, names, strict=True))
     data = {name: grid.hover for name, grid in zip(names, grids, strict=True)}
+    prompt = str(result.settings.get("prompt") or "")
+    title = f"{prompt} · {page.title}" if prompt else page.title
     notes = "".join(f'<div class="note">{escape(note)}</div>' for note in page.notes)
     text = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(page.title)}</title><style>{CSS}{PAGE_CSS}</style></head>"
-        f'<body><h1>{escape(page.title)}</h1><div class="embspace">'
+        f"<title>{escape(title)}</title><style>{CSS}{PAGE_CSS}</style></head>"
+        f'<body><h1>{escape(title)}</h1><div class="embspace">'
         f'<div class="about">{escape(page.about)}; bold: the final answer, for good. Hover, tap '
-        f"or focus a cell for its most likely tokens.</div>{tables}{notes}</div>"
+        f"or focus a cell for its most likely tokens; arrow keys move on.</div>"
+        f'{_legend()}<div class="side">{tables}</div>{notes}</div>'
         f'<div id="tip" role="tooltip"></div><script type="application/json" id="data">'
         f"{json_block(data)}</script><script>{SCRIPT}</script></body></html>\n"
     )
     return text.encode("utf8", errors="backslashreplace").decode("utf8")
+
+
+def _legend() -> str:
+    """The shades of probabilities, each with where it begins."""
+    shades = "".join(
+        f'<span style="background:{paper};color:{ink}">{n / 10:.1f}</span>'
+        for n, (paper, ink) in enumerate(SHADES)
+    )
+    return f'<div class="legend">probability from {shades}</div>'
 
 
 def json_block(data: Any) -> str:

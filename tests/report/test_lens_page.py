@@ -140,3 +140,14 @@ def test_two_lenses_stand_side_by_side_where_there_is_room(tiny_gpt2):
     wide, narrow = drawn(both, 200), drawn(both, 30)
     assert any("id (logit lens)" in line and "mat" in line for line in wide.splitlines())
     assert not any("id (" in line and "mat" in line for line in narrow.splitlines()[3:-6])
+
+
+def test_the_page_names_its_prompt_explains_its_colours_and_moves_by_keys(tiny_gpt2):
+    import embspace
+    from embspace.report.lens_page import lens_page
+
+    found = embspace.lens(embspace.load(tiny_gpt2), "word3 word4", "id")
+    page = lens_page(found)
+    title = page.split("<title>")[1].split("</title>")[0]
+    assert found.settings["prompt"] and found.settings["prompt"] in title
+    assert page.count("<span style=") == 10 and "ArrowLeft" in page

@@ -283,7 +283,9 @@ class _Lensing:
         )
         used = {i for grid in grids.values() for i in grid.ids.unique().tolist()}
         padding = self.model.vocabulary.n_rows - len(self.model.vocabulary)
+        tokenizer = self.model.vocabulary.tokenizer
         settings = {
+            "prompt": tokenizer.decode(ids) if tokenizer else "",
             "lenses": {name: _about(maps) for name, maps in lenses.items()},
             "k": self.k,
             "special_tokens": self.special,

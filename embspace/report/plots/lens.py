@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from ...compare.lenses import METRICS, LensComparison
 from ...mapping.lens.grid import Lens
 from ..sheets.lens import token_grids
-from ..view import TokenGrid, clipped, model_name
+from ..view import TokenGrid, clipped, joined, model_name, shown
 from .figures import COLOURS, DASHES, MAP, MARKS, drawn
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ def plot_lens(result: Lens, path: str | Path) -> None:
         panels = figure.subplots(len(grids), 1, squeeze=False)[:, 0]
         images = [_grid(axes, grid) for axes, grid in zip(panels, grids, strict=True)]
         figure.colorbar(images[-1], ax=panels.tolist(), label="probability", fraction=0.03)
-        figure.suptitle(clipped(model_name(result.provenance), 60), fontsize=9)
+        named = joined(model_name(result.provenance), shown(str(result.settings.get("prompt", ""))))
+        figure.suptitle(clipped(named, max(40, 12 * wide)), fontsize=9)
 
 
 def _grid(axes: "Axes", grid: TokenGrid):
