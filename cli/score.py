@@ -44,7 +44,7 @@ def command(
 
     Precision@k: how often the map's first token is among the model's own k first. Surprisal: −log
     of the model's probability of the map's first token, nats. KL(model ‖ map), nats. Each with a
-    95 % bootstrap interval over texts. Lines that the maps were fitted on are left out.
+    95 % interval over texts. Lines that the maps were fitted on are left out.
     --json prints {"r2": {"mat": {"0-30": …}, "id": …}, "layers": {"mat": {"0": {…}}, "id": …}}.
 
     \b

@@ -1,7 +1,7 @@
 """Arguments looked at before they are used, so that a wrong one never becomes a wrong number."""
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from .errors import EmbspaceError
@@ -63,6 +63,19 @@ def one_of(value: Any, names: Iterable[str], what: str) -> str:
     if not isinstance(value, str) or value not in names:
         raise EmbspaceError(f"unknown {what} {_short(value)}: use {' or '.join(names)}.")
     return value
+
+
+def known(given: Iterable[str], taken: Collection[str], function: str) -> None:
+    """Raise TypeError, as Python does, for a keyword that a function does not take.
+
+    For functions that hand their keywords on: one that they do not know must never be dropped.
+    """
+    for name in given:
+        if name not in taken:
+            raise TypeError(
+                f"{function}() got an unexpected keyword argument {_short(name)}: beside its own "
+                f"it takes {', '.join(sorted(taken))}."
+            )
 
 
 def is_unicode(text: str) -> bool:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import EmbspaceError
-
-CONFIDENCE = 0.95
+from ..mapping.intervals import wilson as wilson_of_share
 
 
 @dataclass(frozen=True)
@@ -38,20 +37,13 @@ class Accuracy:
 
 
 def wilson(right: int, n: int) -> tuple[float, float]:
-    """Ends of the 95 % interval of a share, (p̂ + z²/2n ± z √(p̂(1-p̂)/n + z²/4n²)) / (1 + z²/n).
+    """Ends of the 95 % interval of the share of right ones.
 
     Raises EmbspaceError where there is nothing to count.
     """
-    from scipy.stats import norm
-
     if n < 1:
         raise EmbspaceError("an accuracy needs at least one text.")
-    z = float(norm.ppf((1 + CONFIDENCE) / 2))
-    share = right / n
-    centre = share + z * z / (2 * n)
-    reach = z * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5
-    low, high = ((centre + side * reach) / (1 + z * z / n) for side in (-1, 1))
-    return max(0.0, low), min(1.0, high)
+    return wilson_of_share(right / n, n)
 
 
 def accuracy(predicted: Sequence[int], truth: Sequence[int]) -> Accuracy:

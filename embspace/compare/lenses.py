@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..checking import indices
+from ..checking import seed as checked_seed
 from ..errors import MapsError, TextError
 from ..mapping.decoding import Head, identity, outcome_of, through
 from ..mapping.fitting import RUN_DTYPES, Progress
@@ -18,9 +19,10 @@ from ..mapping.lens.reading import SLICE
 from ..mapping.lines import split_lines
 from ..mapping.maps import Maps
 from ..mapping.ready import Asked, named_maps
+from ..mapping.record import batch_changes, record_of
 from ..mapping.scoring import KS, LayerScore
 from ..models.corpus import Corpus, default_corpus, mark_of, read_corpus
-from ..models.passages import Encoder, Passages, passages
+from ..models.passages import Encoder, Passages, Positions, passages
 from ..models.running import run
 from ..models.states import BATCH_TOKENS, States, capture
 from ..results import Result
@@ -34,6 +36,7 @@ METRICS = {
     **{f"precision@{k}": f"P@{k}" for k in KS},
     "surprisal": "Surprisal",
 }
+SHARES = tuple(f"precision@{k}" for k in KS)
 DEFAULT = ("id", "mat", "affine", "refined")
 MOST_ROWS = 1000  # positions scored unless lines are given
 
@@ -81,18 +84,10 @@ class LensComparison(Result):
     def rows(self) -> list[dict[str, Any]]:
         """One row a lens and layer."""
         return [
-            {"lens": name, "layer": score.layer} | score.means | _ends(score)
+            {"lens": name, "layer": score.layer} | score.flat()
             for name, each in self.layers.items()
             for score in each
         ]
-
-
-def _ends(score: LayerScore) -> dict[str, float]:
-    return {
-        f"{name}_{side}": pair[n]
-        for name, pair in score.intervals.items()
-        for n, side in enumerate(("low", "high"))
-    }
 
 
 def compare_lenses(
@@ -104,42 +99,54 @@ def compare_lenses(
     layers: Sequence[int] | None = None,
     rows: int | None = None,
     column: str | None = None,
+    positions: Positions = "random",
+    max_tokens: int | None = None,
+    special: bool = True,
+    skip_first: int = 0,
+    seed: int = 0,
     run_dtype: str = "float32",
+    batch_tokens: int = BATCH_TOKENS,
     progress: Progress | None = None,
-    **taking: Any,
 ) -> LensComparison:
     """KL, cross-entropy, Precision@k and Surprisal of several lenses on identical positions.
 
     lenses: "id", "mat", "affine", "refined" (fitted now on three quarters of the text), files or
     Maps. lines: which to score; by default up to 1,000 of the held-out quarter. Lines that any of
     the lenses was fitted on are never scored. layers: 0 … L-1 unless given.
-    rows: fit on so many lines at most. taking: positions,
-    max_tokens, special, skip_first, seed. Intervals: bootstrap over texts.
+    rows: fit on so many lines at most. positions, max_tokens, special, skip_first, seed: see
+    `passages`. Intervals: over texts (see `intervals`).
     Raises TextError, MapsError, ModelError.
     """
     corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
-    seed = taking.get("seed", 0)
+    taking = {
+        "positions": positions,
+        "max_tokens": max_tokens,
+        "special": special,
+        "skip_first": skip_first,
+        "seed": checked_seed(seed),
+    }
+    batching = {"run_dtype": run_dtype, "batch_tokens": batch_tokens}
     asked = None if lines is None else tuple(lines)
     split = split_lines(corpus, score=asked, seed=seed)
     how: dict[str, Any] = {"rows": rows} if rows else {}
-    how |= {} if run_dtype == "float32" else {"run_dtype": run_dtype}
     how |= {} if asked is None else {"lines": split.fit, "held_out": split.score}
     # without given lines `fit` draws the same split, so that remembered maps are found again
     layers = None if layers is None else sorted(set(indices(layers, model.n_layers, "layer")))
     how |= {"layers": layers, "progress": progress}
-    found, notes = named_maps(model, lenses, corpus, **how, **taking)
+    found, notes = named_maps(model, lenses, corpus, **how, **taking, **batching)
     chosen = _unseen(corpus, split.score, found.values())
     taken = passages(model, corpus, lines=chosen if asked else chosen[:MOST_ROWS], **taking)
     work = _Comparing(model, found, layers, corpus, taken)
     running = run(model, dtype=RUN_DTYPES[run_dtype], attention="fast")
     read = 0
-    for states in capture(running, taken.passages, batch_tokens=BATCH_TOKENS):
+    for states in capture(running, taken.passages, batch_tokens=batch_tokens):
         work.add(states)
         read += states.n_tokens
         if progress:
             progress("score", read, taken.n_tokens)
-    said = (*notes, *split.notes, *taken.notes(), *work.notes())
-    return work.result(said, seed)
+    changes, changed = batch_changes(running, taken.passages, **batching)
+    said = (*notes, *split.notes, *taken.notes(), *work.notes(), *changed)
+    return work.result(record_of(corpus, taken, **batching) | changes, said)
 
 
 def _unseen(
@@ -203,8 +210,9 @@ class _Comparing:
         )
         return (said,) if missing else ()
 
-    def result(self, notes: Iterable[str], seed: int) -> LensComparison:
+    def result(self, record: dict[str, Any], notes: Iterable[str]) -> LensComparison:
         """All scores."""
+        seed = record["seed"]
         lines = torch.cat(self.lines)
         layers, overall = {}, {}
         for name in self.lenses:
@@ -212,13 +220,7 @@ class _Comparing:
             layers[name] = tuple(_score(l, values, lines, seed) for l, values in each.items())
             mean = {m: torch.stack([v[m] for v in each.values()]).mean(0) for m in METRICS}
             overall[name] = _score(-1, mean, lines, seed)
-        settings = {
-            "text": self.corpus.source,
-            "text_hash": self.corpus.digest,
-            "rows": self.taken.n_rows,
-            "layers": self.layers,
-            **self.taken.settings,
-        }
+        settings = {"layers": self.layers, **record}
         costs = {name: _cost(maps) for name, maps in self.lenses.items()}
         return LensComparison(layers, overall, costs, settings, tuple(notes), self.model.provenance)
 
@@ -285,7 +287,9 @@ def _score(layer: int, values: dict[str, Tensor], lines: Int[Tensor, "n"], seed:
         there = ~each.isnan()
         if bool(there.any()):
             means[metric] = float(each[there].mean())
-            intervals[metric] = Bootstrap(lines[there], seed=seed).interval(each[there])
+            draws = Bootstrap(lines[there], seed=seed)
+            own = draws.share if metric in SHARES and layer >= 0 else draws.mean
+            intervals[metric] = own(each[there])
     return LayerScore(layer, means, intervals)
 
 

@@ -108,6 +108,7 @@ def _about(work: "Fitting", run_dtype: str, strengths: dict[str, float]) -> dict
         "rows_outlying": work.done.get("outlying", 0),
         **fitted.settings,
         "run_dtype": run_dtype,
+        "batch_tokens": work.batch_tokens,
         "products": work.products,
         "ridge": strengths or None,
         "checks": [dict(vars(check)) for check in work.checks],

@@ -1,6 +1,7 @@
 """Maps that were fitted on the spot, remembered by the content of all that decides them."""
 
 import hashlib
+import inspect
 import json
 from collections.abc import Iterable
 from contextlib import suppress
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..cache import cache_folder
+from ..checking import known as check_known
 from ..errors import EmbspaceError, MapsError
 from ..models.conduct import beside
 from ..models.corpus import Corpus, default_corpus, read_corpus
@@ -19,6 +21,12 @@ if TYPE_CHECKING:
     from ..models.model import Model
 
 ENDING = ".safetensors"
+DEFAULTS = {
+    name: one.default
+    for name, one in inspect.signature(fit).parameters.items()
+    if one.kind is one.KEYWORD_ONLY and name not in ("column", "progress")
+}
+FIT_OPTIONS = tuple(DEFAULTS)
 
 
 def fitted(
@@ -33,8 +41,9 @@ def fitted(
 
     The key holds the hashes of the weights, of config and tokenizer, and of the sentences, every
     option and the version, so that nothing stale is ever found. A cache that cannot be written is
-    no hindrance. Raises what `fit` raises.
+    no hindrance. Raises what `fit` raises, and TypeError for an option that it does not take.
     """
+    check_known(options, FIT_OPTIONS, "fit")
     corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
     path = cache_folder("maps") / f"{_key(model, corpus, options)}{ENDING}"
     if path.is_file():
@@ -58,10 +67,16 @@ def _key(model: "Model", corpus: Corpus, options: dict[str, Any]) -> str:
         "beside": beside(model.folder),
         "dtype": str(model.dtype),
         "text": corpus.digest,
-        "options": {name: options[name] for name in sorted(options)},
+        "options": _told(options),
         "version": __version__,
     }
     return hashlib.sha256(json.dumps(said, default=_plain).encode()).hexdigest()[:24]
+
+
+def _told(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that are not the default, so that saying a default changes no key."""
+    said = {n: options[n] for n in sorted(options)}
+    return {n: v for n, v in said.items() if type(v) is not type(DEFAULTS[n]) or v != DEFAULTS[n]}
 
 
 def _plain(value: Any) -> Any:

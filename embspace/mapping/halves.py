@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..checking import known as check_known
 from ..checking import positive
 from ..errors import TextError
 from ..models.corpus import Corpus, mark_of
-from .cached import fitted
+from .cached import FIT_OPTIONS, fitted
 from .fitting import Progress
 from .lines import split_lines
 from .maps import Maps
@@ -45,8 +46,10 @@ def halves(
 
     maps: fitted ones or a file; None fits them on the other lines (options: of `fit`). lines: the
     held-out ones (default: all that the maps were not fitted on, or a third where they are fitted
-    here); rows: at most so many in each half. Raises TextError, MapsError.
+    here); rows: at most so many in each half. Raises TextError, MapsError, and TypeError for an
+    option that `fit` does not take.
     """
+    check_known(options, FIT_OPTIONS, "halves")
     if maps is None:
         split = split_lines(corpus, score=lines, share=HELD_OUT, seed=seed)
         first, second = _halved(split.score, seed, rows)

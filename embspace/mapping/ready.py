@@ -11,12 +11,13 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from ..cache import cache_folder, read_json, write_atomically
+from ..checking import known as check_known
 from ..errors import EmbspaceError, MapsError
 from ..models.aliases import bundled
 from ..models.corpus import Corpus, default_corpus, read_corpus
 from ..models.files import path_of
 from ..version import __version__
-from .cached import ENDING, fitted
+from .cached import ENDING, FIT_OPTIONS, fitted
 from .fitting import Progress
 from .imported import read_maps
 from .maps import Maps, too_few
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 IDENTITY = "id"
 FITTED = ("mat", "affine", "ridge", "refined")  # what can be fitted here, by name
 Asked = str | Path | Maps | None
+DECIDED = ("kind", "parts", "pairs", "keep", "state", "resume", "group", "on_check")
+NAMED_OPTIONS = tuple(name for name in FIT_OPTIONS if name not in DECIDED)
 
 
 def named_maps(
@@ -37,6 +40,7 @@ def named_maps(
     *,
     layers: Sequence[int] | None = None,
     prompt: str | None = None,
+    column: str | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> tuple[dict[str, Maps | None], tuple[str, ...]]:
@@ -45,9 +49,11 @@ def named_maps(
     asked: "id", a kind to fit, a file, Maps, or several of these; None means "id", and "mat" where
     there is a text to fit it on at once: a given one, or for a sample our own.
     layers: the ones that are needed, for refining takes its time for each (all). prompt: what is
-    read through them; it is said where the text to fit holds it.
-    options: of `fit`, where something is fitted. Raises MapsError and what `fit` raises.
+    read through them; it is said where the text to fit holds it. column: of a table of texts.
+    options: of `fit`, where something is fitted. Raises MapsError and what `fit` raises, and
+    TypeError for an option that it does not take, whether or not something is fitted.
     """
+    check_known(options, NAMED_OPTIONS, "named_maps")
     corpus: Corpus | None = None
     found: dict[str, Maps | None] = {}
     several, notes = _by_default(model, text) if asked is None else (_several(asked), [])
@@ -56,7 +62,7 @@ def named_maps(
             found[IDENTITY] = None
         elif isinstance(one, str) and one in FITTED:
             if corpus is None:
-                corpus = default_corpus(model) if text is None else read_corpus(text)
+                corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
             how = {"layers": layers, "progress": progress, **options}
             found[one], note = fitted_now(model, one, corpus, **how)
             notes.append(note)

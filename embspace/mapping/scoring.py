@@ -8,48 +8,50 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..checking import indices
-from ..errors import MapsError, TextError
+from ..checking import seed as checked_seed
+from ..errors import EmbspaceError, MapsError, TextError
 from ..models.corpus import Corpus, default_corpus, mark_of, read_corpus
-from ..models.passages import Passages, passages
+from ..models.passages import Passages, Positions, passages
 from ..models.running import run
 from ..models.states import BATCH_TOKENS, capture
 from ..results import Result
 from .decoding import Comparison, Outcome, identity, through, why_no_head
 from .fitting import RUN_DTYPES, Progress, fit
 from .imported import read_maps
-from .intervals import Bootstrap
+from .intervals import Bootstrap, Interval
 from .lines import HELD_OUT, different, split_lines
 from .maps import Maps
-from .solve import Solution, r2_of, r2_of_identity
+from .record import batch_changes, record_of
+from .solve import Kind, Solution, r2_of, r2_of_identity
 from .sums import Plan, Sums
 
 if TYPE_CHECKING:
     from ..models.model import Model
 
 KS = (1, 5, 10)
-TAKING = ("positions", "max_tokens", "special", "skip_first", "seed")
 
 
 @dataclass(frozen=True)
 class LayerScore:
     """One way of decoding one layer: the mean over held-out positions and its 95 % interval.
 
-    Keys: precision@1, precision@5, precision@10 (0 to 1), surprisal and kl (nats).
+    Keys: precision@1, precision@5, precision@10 (0 to 1), surprisal and kl (nats). A mean that the
+    texts tell no interval of has None there: see `intervals`.
     """
 
     layer: int
     means: dict[str, float]
-    intervals: dict[str, tuple[float, float]]
+    intervals: dict[str, Interval]
 
     def to_dict(self) -> dict[str, Any]:
         """Means, and each interval beside its mean."""
-        ends = {f"{name}_interval": list(pair) for name, pair in self.intervals.items()}
+        ends = {f"{name}_interval": pair and list(pair) for name, pair in self.intervals.items()}
         return self.means | ends
 
-    def flat(self) -> dict[str, float]:
+    def flat(self) -> dict[str, float | None]:
         """Means, then both ends of each interval, a name each."""
         ends = {
-            f"{name}_{side}": pair[n]
+            f"{name}_{side}": pair and pair[n]
             for name, pair in self.intervals.items()
             for n, side in enumerate(("low", "high"))
         }
@@ -109,25 +111,36 @@ def score(
     fit_lines: Iterable[int] | None = None,
     layers: Sequence[int] | None = None,
     column: str | None = None,
+    kind: Kind | None = None,
+    positions: Positions = "random",
+    max_tokens: int | None = None,
+    special: bool = True,
+    skip_first: int = 0,
+    seed: int = 0,
     run_dtype: str = "float32",
     batch_tokens: int = BATCH_TOKENS,
     progress: Progress | None = None,
-    **options: Any,
 ) -> Scores:
     """r² of maps and of the identity for every pair; Precision@k, Surprisal and KL by layer.
 
     maps: fitted ones (or a file of them); None fits all pairs on the spot, on lines that are not
     scored. lines: which to score (default: with maps, all that they were not fitted on; else a
-    quarter, drawn). layers: which to decode (default 0 … L-1). options: positions, max_tokens,
-    special, skip_first, seed; the kind and others of `fit` where maps are fitted here.
+    quarter, drawn). layers: which to decode (default 0 … L-1). kind: of maps fitted here ("mat");
+    for more of a fit see `fit`. positions, max_tokens, special, skip_first, seed: see `passages`.
     A model without prediction head gets r² only. Raises TextError, MapsError, ModelError.
     """
+    require_own_kind(maps, kind)
     corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
-    taking = {name: options[name] for name in TAKING if name in options}
+    taking = {
+        "positions": positions,
+        "max_tokens": max_tokens,
+        "special": special,
+        "skip_first": skip_first,
+        "seed": checked_seed(seed),
+    }
     if maps is None:
-        maps, chosen, notes = _fitted(
-            model, corpus, lines, fit_lines, progress, run_dtype=run_dtype, **options
-        )
+        how = {"kind": kind or "mat", "run_dtype": run_dtype, "batch_tokens": batch_tokens}
+        maps, chosen, notes = _fitted(model, corpus, lines, fit_lines, progress, how | taking)
         known, notes = True, (*maps.about["notes"], *notes)
     else:
         maps = maps.require(model) if isinstance(maps, Maps) else read_maps(maps, model)
@@ -138,7 +151,16 @@ def score(
     taken = passages(model, corpus, lines=chosen, **taking)
     work = _Scoring(model, maps, layers, need_r2=not known)
     work.run(taken, run_dtype, batch_tokens, progress)
-    return work.result(corpus, taken, (*notes, *taken.notes()))
+    record = record_of(corpus, taken, run_dtype=run_dtype, batch_tokens=batch_tokens)
+    return work.result(record, (*notes, *taken.notes()))
+
+
+def require_own_kind(maps: Any, kind: str | None) -> None:
+    """Raise EmbspaceError where a kind to fit is asked for beside maps that are fitted already."""
+    if maps is not None and kind is not None:
+        raise EmbspaceError(
+            f"kind {kind!r} is of maps that are fitted here, but maps are given: leave one out."
+        )
 
 
 def _fitted(
@@ -147,13 +169,12 @@ def _fitted(
     lines: Iterable[int] | None,
     fit_lines: Iterable[int] | None,
     progress: Progress | None,
-    **options: Any,
+    how: dict[str, Any],
 ) -> tuple[Maps, tuple[int, ...], tuple[str, ...]]:
     """Maps of all pairs fitted on lines that are not scored, and the lines to score."""
-    seed = options.get("seed", 0)
-    split = split_lines(corpus, fit=fit_lines, score=lines, share=HELD_OUT, seed=seed)
-    options = {"pairs": "all", "keep": "final"} | options
-    maps = fit(model, corpus, lines=split.fit, held_out=split.score, progress=progress, **options)
+    split = split_lines(corpus, fit=fit_lines, score=lines, share=HELD_OUT, seed=how["seed"])
+    how = {"pairs": "all", "keep": "final", "progress": progress} | how
+    maps = fit(model, corpus, lines=split.fit, held_out=split.score, **how)
     return maps, split.score, split.notes
 
 
@@ -198,6 +219,8 @@ class _Scoring:
             raise MapsError(f"no map of layer {without[0]} to the last state was fitted.")
         self.layers = asked
         self.reason = why_no_head(model)
+        self.record: dict[str, Any] = {}
+        self.notes: tuple[str, ...] = ()
         lenses = {maps.kind: through(maps), "id": identity}
         self.comparison = None if self.reason else Comparison(model, lenses, self.layers)
         self.rows = 0
@@ -219,23 +242,24 @@ class _Scoring:
             n_read += states.n_tokens
             if progress:
                 progress("score", n_read, taken.n_tokens)
+        if self.comparison is not None:
+            how = {"run_dtype": run_dtype, "batch_tokens": batch_tokens}
+            self.record, self.notes = batch_changes(running, taken.passages, **how)
 
-    def result(self, corpus: Corpus, taken: Passages, notes: tuple[str, ...]) -> Scores:
+    def result(self, record: dict[str, Any], notes: tuple[str, ...]) -> Scores:
         """All scores of the pass."""
         of_maps, of_id = self._r2()
         r2 = {self.maps.kind: of_maps, "id": of_id}
         settings = {
             "kind": self.maps.kind,
-            "text": corpus.source,
-            "text_hash": corpus.digest,
-            "rows": taken.n_rows,
             "rows_fitted": self.maps.about.get("rows"),
-            **taken.settings,
+            **record,
+            **self.record,
         }
-        said = (*notes, *((self.reason,) if self.reason else ()))
+        said = (*notes, *self.notes, *((self.reason,) if self.reason else ()))
         return Scores(
             r2,
-            self._layer_scores(taken.settings["seed"]),
+            self._layer_scores(record["seed"]),
             settings,
             tuple(dict.fromkeys(said)),
             self.model.provenance,
@@ -263,10 +287,11 @@ class _Scoring:
 
 def layer_score(outcome: Outcome, layer: int, bootstrap: Bootstrap) -> LayerScore:
     """Means and intervals of what decoding a layer yields."""
-    values = {f"precision@{k}": (outcome.rank < k).double() for k in KS}
-    values |= {"surprisal": outcome.surprisal, "kl": outcome.kl}
-    means = {name: float(v.mean()) for name, v in values.items()}
-    return LayerScore(layer, means, {n: bootstrap.interval(v) for n, v in values.items()})
+    hits = {f"precision@{k}": (outcome.rank < k).double() for k in KS}
+    values = {"surprisal": outcome.surprisal, "kl": outcome.kl}
+    means = {name: float(v.mean()) for name, v in (hits | values).items()}
+    intervals = {name: bootstrap.share(v) for name, v in hits.items()}
+    return LayerScore(layer, means, intervals | {n: bootstrap.mean(v) for n, v in values.items()})
 
 
 def r2_of_pairs(maps: Maps, sums: Sums) -> tuple[dict[str, float | None], dict[str, float | None]]:

@@ -12,19 +12,22 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..checking import indices
+from ..checking import seed as checked_seed
 from ..errors import EmbspaceError, ModelError
 from ..models.again import Batch, again
 from ..models.corpus import Corpus, default_corpus, read_corpus
-from ..models.passages import Passages, passages
+from ..models.passages import Passages, Positions, passages
 from ..models.running import Running, run
-from ..models.states import PARTS, Part, States, has_part, part_ends
+from ..models.states import BATCH_TOKENS, PARTS, Part, States, has_part, part_ends
 from ..results import Result
 from .decoding import Comparison, identity, why_no_head
 from .fitting import RUN_DTYPES, Progress, fit
 from .intervals import Bootstrap
 from .lines import HELD_OUT, split_lines
 from .maps import Maps
-from .scoring import TAKING, LayerScore, layer_score
+from .record import batch_changes, record_of
+from .scoring import LayerScore, layer_score
+from .solve import Kind
 
 if TYPE_CHECKING:
     from ..models.model import Model
@@ -136,9 +139,15 @@ def submodules(
     lines: Iterable[int] | None = None,
     fit_lines: Iterable[int] | None = None,
     column: str | None = None,
+    kind: Kind = "mat",
+    positions: Positions = "random",
+    max_tokens: int | None = None,
+    special: bool = True,
+    skip_first: int = 0,
+    seed: int = 0,
     run_dtype: str = "float32",
+    batch_tokens: int = BATCH_TOKENS,
     progress: Progress | None = None,
-    **options: Any,
 ) -> SubmoduleScores:
     """Precision@k, Surprisal and KL of the final output with linear sub-modules.
 
@@ -146,7 +155,8 @@ def submodules(
     it at every position and in every block from l on, as in the paper's code; the rest of the model
     runs as it is. replace: one set of sub-modules that are made linear together, or several, each a
     name as `parts_of` takes it (default: attn, ff and norms, the paper's three); layers: the first
-    blocks l to try (default: eight of them); rows: how many held-out lines are scored.
+    blocks l to try (default: eight of them); rows: how many held-out lines are scored; positions,
+    max_tokens, special, skip_first, seed: see `passages`.
     Raises TextError, MapsError, ModelError, EmbspaceError for a sub-module that does not exist.
     """
     reason = why_no_head(model)
@@ -154,27 +164,31 @@ def submodules(
         raise ModelError(reason)
     sets = sets_of(model, replace)
     corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
-    split = split_lines(
-        corpus, fit=fit_lines, score=lines, share=HELD_OUT, seed=options.get("seed", 0)
-    )
+    taking = {
+        "positions": positions,
+        "max_tokens": max_tokens,
+        "special": special,
+        "skip_first": skip_first,
+        "seed": checked_seed(seed),
+    }
+    batching = {"run_dtype": run_dtype, "batch_tokens": batch_tokens}
+    split = split_lines(corpus, fit=fit_lines, score=lines, share=HELD_OUT, seed=seed)
     common: dict[str, Any] = {"lines": split.fit, "held_out": split.score, "progress": progress}
-    common |= options | {"run_dtype": run_dtype}
-    maps = fit(model, corpus, parts="both", **common)
+    maps = fit(model, corpus, parts="both", kind=kind, **common, **taking, **batching)
     first = _first_blocks(model, layers)
-    taking = {name: options[name] for name in TAKING if name in options}
     taken = passages(model, corpus, lines=split.score[:rows], **taking)
     running = run(model, dtype=RUN_DTYPES[run_dtype], attention="fast")
     work = _Replacing(running, maps, sets, first, progress)
-    work.run(taken)
+    work.run(taken, batch_tokens)
+    changes, said = batch_changes(running, taken.passages, **batching)
     draws = work.draws(taken.settings["seed"])
     found = {name: work.scores(name, draws) for name in sets}
     blocks = work.jumps(draws)
     settings = {
-        "text": corpus.source,
-        "text_hash": corpus.digest,
-        "rows": taken.n_rows,
+        "kind": kind,
         "rows_fitted": maps.about["rows"],
-        **taken.settings,
+        **record_of(corpus, taken, **batching),
+        **changes,
     }
     r2 = {part: _r2_of(maps, part) for part in PARTS}
     return SubmoduleScores(
@@ -182,7 +196,7 @@ def submodules(
         blocks,
         {part: each for part, each in r2.items() if each},
         settings,
-        tuple(dict.fromkeys((*work.lost(), *maps.about["notes"], *taken.notes()))),
+        tuple(dict.fromkeys((*work.lost(), *maps.about["notes"], *taken.notes(), *said))),
         model.provenance,
     )
 
@@ -253,10 +267,11 @@ class _Replacing:
             (name, l): [] for name in sets for l in first
         }
 
-    def run(self, taken: Passages) -> None:
+    def run(self, taken: Passages, batch_tokens: int = BATCH_TOKENS) -> None:
         """The last states with each set linear from each first block on."""
         n_done, n_all = 0, len(self.finals) * taken.n_tokens
-        for batch in again(self.running, taken.passages, layers=self.first):
+        how = {"layers": self.first, "batch_tokens": batch_tokens}
+        for batch in again(self.running, taken.passages, **how):
             self.true.append(batch.states)
             for (name, l), found in self.finals.items():
                 found.append(self._final(batch, self.sets[name], l))

@@ -5,17 +5,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..checking import seed as checked_seed
 from ..errors import ModelError, TextError
 from ..models.corpus import Corpus, mark_of, read_corpus
+from ..models.passages import Positions
+from ..models.states import BATCH_TOKENS
 from ..results import Result
 from .decoding import why_no_head
 from .fitting import Progress, fit
 from .lines import split_lines
-from .scoring import KS, TAKING, LayerScore, score
+from .record import CHANGED
+from .scoring import KS, LayerScore, score
+from .solve import Kind
 
 if TYPE_CHECKING:
     from ..models.model import Model
 
+RECORDED = (
+    "positions",
+    "seed",
+    "max_tokens",
+    "special_tokens",
+    "skip_first",
+    "run_dtype",
+    "batch_tokens",
+)
 MEASURES = (*(f"precision@{k}" for k in KS), "surprisal", "kl")
 
 
@@ -88,30 +102,44 @@ def transfer(
     held_out: float = 0.25,
     rows: int | None = None,
     layers: Iterable[int] | None = None,
+    kind: Kind = "mat",
+    positions: Positions = "random",
+    max_tokens: int | None = None,
+    special: bool = True,
+    skip_first: int = 0,
+    seed: int = 0,
+    run_dtype: str = "float32",
+    batch_tokens: int = BATCH_TOKENS,
     progress: Progress | None = None,
-    **options: Any,
 ) -> Transfer:
     """Fit maps on each of two texts and score both on held-out lines of each.
 
     Both fits see equally many rows, so that a difference is of the kind of text. rows: at most so
-    many lines of each to fit. Raises TextError, ModelError for a model without prediction head.
+    many lines of each to fit; positions, max_tokens, special, skip_first, seed: see `passages`.
+    Raises TextError, ModelError for a model without prediction head.
     """
     reason = why_no_head(model)
     if reason:
         raise ModelError(reason)
+    layers = None if layers is None else list(layers)
     corpora = _apart(read_corpus(first, column=column), read_corpus(second, column=column))
-    seed = options.get("seed", 0)
+    taking = {
+        "positions": positions,
+        "max_tokens": max_tokens,
+        "special": special,
+        "skip_first": skip_first,
+        "seed": checked_seed(seed),
+    }
+    running = {"run_dtype": run_dtype, "batch_tokens": batch_tokens, "progress": progress}
     splits = {c.source: split_lines(c, share=held_out, seed=seed) for c in corpora}
     n = min(rows or 1 << 62, *(len(split.fit) for split in splits.values()))
-    fitting = {name: value for name, value in options.items() if name != "layers"}
+    how: dict[str, Any] = {"held_out": 0.0, **taking, **running}
     maps = {
-        c.source: fit(
-            model, c, lines=splits[c.source].fit[:n], held_out=0.0, progress=progress, **fitting
-        )
-        for c in corpora
+        c.source: fit(model, c, kind=kind, lines=splits[c.source].fit[:n], **how) for c in corpora
     }
-    taking = {name: options[name] for name in TAKING if name in options}
     scores, identity, notes = {}, {}, []
+    record: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     for corpus in corpora:
         on = corpus.source
         for name, each in maps.items():
@@ -120,20 +148,26 @@ def transfer(
                 each,
                 corpus,
                 lines=splits[on].score,
-                layers=None if layers is None else list(layers),
-                run_dtype=options.get("run_dtype", "float32"),
-                progress=progress,
+                layers=layers,
                 **taking,
+                **running,
             )
             scores[name, on] = found.layers[each.kind]
             identity[on] = found.layers["id"]
             notes += found.notes
+            record, changes[on] = found.settings, found.settings.get(CHANGED)
+    settings = {
+        "rows_fitted": n,
+        "kind": kind,
+        **{name: record[name] for name in RECORDED},
+        "text_hashes": {c.source: c.digest for c in corpora},
+        **({CHANGED: changes} if any(changes.values()) else {}),
+    }
     return Transfer(
         tuple(c.source for c in corpora),
         scores,
         identity,
-        {"rows_fitted": n, "kind": next(iter(maps.values())).kind, **taking}
-        | {"text_hashes": {c.source: c.digest for c in corpora}},
+        settings,
         tuple(dict.fromkeys(notes)),
         model.provenance,
     )

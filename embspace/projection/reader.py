@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from ..checking import indices
+from ..checking import indices, known
 from ..errors import EmbspaceError
 from ..models.load import load as load_model
 from ..models.model import Model
@@ -106,6 +107,7 @@ class ReadableModel(Model):
         **options: Any,
     ) -> Iterator[CircuitPairs]:
         """The strongest pairs of every head in order, some circuits at once, as they are found."""
+        known(options, signature(HeadCircuit.top_pairs).parameters, "survey")
         rows, columns = range(self.n_layers), range(self.n_heads)
         filters = filter_names(options.pop("filters", ()))
         mask = self.vocabulary.mask(filters)
@@ -124,7 +126,7 @@ class ReadableModel(Model):
             for circuit in circuits
         )
         at_once = circuits_at_once(self, None if mask is None else int(mask.sum()))
-        yield from in_order(jobs, at_once)
+        return in_order(jobs, at_once)
 
 
 def load(name: str | Path, **options: Any) -> ReadableModel:

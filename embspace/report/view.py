@@ -145,8 +145,11 @@ def model_name(provenance: dict[str, Any]) -> str:
     return shown(short or name)
 
 
-def origin(provenance: dict[str, Any]) -> tuple[str, ...]:
-    """One line that says which weights were read, and in which arithmetic."""
+def origin(provenance: dict[str, Any], settings: dict[str, Any] | None = None) -> tuple[str, ...]:
+    """One line that says which weights were read, in which arithmetic, and how the model was run.
+
+    settings: of a result that ran the model, with `run_dtype` and `batch_tokens`.
+    """
     if not provenance:
         return ()
     revision = provenance.get("revision")
@@ -154,6 +157,8 @@ def origin(provenance: dict[str, Any]) -> tuple[str, ...]:
         f"weights {provenance.get('model_hash')}",
         f"revision {shown(str(revision))}" if revision else "",
         f"stored as {provenance.get('stored_dtype')}, read in {provenance.get('dtype')}",
+        f"run in {dtype}" if (dtype := (settings or {}).get("run_dtype")) else "",
+        f"{batch} tokens a batch" if (batch := (settings or {}).get("batch_tokens")) else "",
     ]
     return (", ".join(part for part in parts if part) + ".",)
 

@@ -50,16 +50,16 @@ def test_the_lens_computes_in_float32_whatever_is_stored(overflowing):
     assert all(torch.isfinite(grid.p).all() for grid in found.grids.values())
 
 
-@pytest.mark.parametrize("exit", [None, 0.9, 1], ids=["full", "confidence", "fixed"])
+@pytest.mark.parametrize("exit", [{}, {"exit_threshold": 0.9}, {"exit_layer": 1}], ids=str)
 def test_no_token_is_generated_from_what_is_not_finite(overflowing, exit):
     """The largest of NaNs would be token 0, which here also ends the text."""
     model = load(overflowing)
     with pytest.raises(StateError, match=r"state 2 of prompt 1 .*float16.*run_dtype=float32"):
-        embspace.generate(model, None, "the cats", exit=exit, run_dtype="float16", repeats=1)
+        embspace.generate(model, None, "the cats", **exit, run_dtype="float16", repeats=1)
     with pytest.raises(StateError, match=r"state 2 before new token 1 .*float16"):
         half = run(model, dtype=torch.float16)
         lens(model, "the cats", "id", generate=3, running=half)
-    found = embspace.generate(model, None, "the cats", exit=exit, max_new_tokens=3, repeats=1)
+    found = embspace.generate(model, None, "the cats", **exit, max_new_tokens=3, repeats=1)
     assert len(found.texts[0].ids) > 0
 
 

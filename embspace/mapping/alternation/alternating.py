@@ -7,17 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...checking import indices, positive
+from ...checking import seed as checked_seed
 from ...errors import MapsError
 from ...models.corpus import Corpus, default_corpus, read_corpus
-from ...models.passages import Passages, passages
+from ...models.passages import Passages, Positions, passages
 from ...models.running import Running, run
 from ...models.states import BATCH_TOKENS, capture
 from ...results import Result
 from ..fitting import RUN_DTYPES, Progress
 from ..halves import halves
-from ..intervals import Bootstrap
+from ..intervals import Bootstrap, Interval
 from ..maps import Maps
-from ..scoring import plan_of, r2_of_pairs
+from ..record import batch_changes, record_of
+from ..scoring import plan_of, r2_of_pairs, require_own_kind
+from ..solve import Kind
 from ..sums import Sums
 from .beam import beam_search
 from .jumping import Jumped, Jumping
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
 
 KS = (1, 5, 10)
 BEAM = 4
-TAKING = ("positions", "max_tokens", "special", "skip_first")
 AT_MASKS = (
     "A masked model's maps are fitted at mask tokens, but a jump maps every position: blocks that "
     "run after a jump attend over states that the maps were not fitted on."
@@ -51,7 +53,7 @@ class ScheduleScore:
 
     name: single, rr:A,B, r2, best or full; schedule: a mark a block, # runs, . is jumped over;
     product: Π r² of its jumps (calibration rows; r² below 1e-6 as 1e-6); precision: share of rows
-    whose answer is among the model's own k first, with a 95 % interval for k = 1 (bootstrap over
+    whose answer is among the model's own k first, with a 95 % interval for k = 1 (Wilson's, over
     texts); surprisal: nats, None where a row has no answer; calibrated: Precision@1 on the
     calibration rows, where it was chosen by measuring there.
     """
@@ -61,7 +63,7 @@ class ScheduleScore:
     n_run: int
     product: float
     precision: dict[int, float]
-    precision_interval: tuple[float, float]
+    precision_interval: Interval
     surprisal: float | None
     calibrated: float | None = None
 
@@ -69,7 +71,8 @@ class ScheduleScore:
         """The fields, precision by k as precision@k."""
         found = dict(vars(self))
         precision = found.pop("precision")
-        found["precision_interval"] = list(self.precision_interval)
+        ends = found.pop("precision_interval")
+        found["precision_interval"] = ends and list(ends)
         return found | {f"precision@{k}": value for k, value in precision.items()}
 
 
@@ -103,7 +106,8 @@ class Alternation(Result):
         found = []
         for score in self.scores:
             row = score.to_dict()
-            row["precision_low"], row["precision_high"] = row.pop("precision_interval")
+            ends = row.pop("precision_interval") or (None, None)
+            row["precision_low"], row["precision_high"] = ends
             found.append(row)
         return found
 
@@ -120,11 +124,15 @@ def alternate(
     lines: Iterable[int] | None = None,
     rows: int | None = None,
     column: str | None = None,
+    kind: Kind | None = None,
+    positions: Positions = "random",
+    max_tokens: int | None = None,
+    special: bool = True,
+    skip_first: int = 0,
     seed: int = 0,
     run_dtype: str = "float32",
     batch_tokens: int = BATCH_TOKENS,
     progress: Progress | None = None,
-    **options: Any,
 ) -> Alternation:
     """Precision@1 of schedules of real blocks and jumps that end at L, against blocks run.
 
@@ -139,23 +147,30 @@ def alternate(
     measured at each number of blocks, those with the largest product of r² first).
     budgets: numbers of blocks run that single, r2 and best are shown at (default all). Maps of all
     pairs are needed; None fits them, given ones get their r² anew on calibration rows. Calibration
-    (r², beam) and scoring lines are apart, both of at most `rows` lines. options: positions,
-    max_tokens, special, skip_first. [DIN] §6
+    (r², beam) and scoring lines are apart, both of at most `rows` lines. kind: of maps fitted here
+    ("mat"); positions, max_tokens, special, skip_first, seed: see `passages`. [DIN] §6
     Raises TextError, MapsError, ModelError, EmbspaceError.
     """
+    require_own_kind(maps, kind)
     n_layers = model.n_layers
     asked = [schedules] if isinstance(schedules, str) else list(schedules)
     names = dict(parsed(name, n_layers) for name in asked)
     shown = set(range(n_layers + 1)) if budgets is None else _budgets(budgets, n_layers)
     corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
-    taking = {name: options[name] for name in TAKING if name in options}
-    how = {"lines": lines, "rows": rows, "seed": seed, "progress": progress, "pairs": "all"}
-    half = halves(model, corpus, maps, **how, **taking)
+    taking = {
+        "positions": positions,
+        "max_tokens": max_tokens,
+        "special": special,
+        "skip_first": skip_first,
+        "seed": checked_seed(seed),
+    }
+    batching = {"run_dtype": run_dtype, "batch_tokens": batch_tokens}
+    how = {"lines": lines, "rows": rows, "progress": progress, "pairs": "all"}
+    half = halves(model, corpus, maps, kind=kind or "mat", **how, **taking, **batching)
     require_all_pairs(half.maps)
     sides = {"calibration": half.calibration, "scoring": half.scoring}
     taken = {
-        side: passages(model, corpus, lines=chosen, seed=seed, **taking)
-        for side, chosen in sides.items()
+        side: passages(model, corpus, lines=chosen, **taking) for side, chosen in sides.items()
     }
     running = run(model, dtype=RUN_DTYPES[run_dtype], attention="fast")
     r2 = (
@@ -167,19 +182,18 @@ def alternate(
     entries = _named(names, r2, shown, n_layers)
     if "best" in names:
         entries += work.best(shown, positive(beam, "beam"), tries)
+    changes, said = batch_changes(running, taken["scoring"].passages, **batching)
     settings = {
         "schedules": list(names),
         "kind": half.maps.kind,
         "beam": beam if "best" in names else None,
         "tries": tries if "best" in names else None,
-        "text": corpus.source,
-        "text_hash": corpus.digest,
         "rows_calibration": taken["calibration"].n_rows,
-        "rows": taken["scoring"].n_rows,
         "rows_fitted": half.maps.about.get("rows"),
-        **taken["scoring"].settings,
+        **record_of(corpus, taken["scoring"], **batching),
+        **changes,
     }
-    notes = (*half.notes, *taken["scoring"].notes(), *_few(r2))
+    notes = (*half.notes, *taken["scoring"].notes(), *_few(r2), *said)
     notes = (*notes, *(() if model.family.causal else (AT_MASKS,)))
     scores = work.scores(entries, seed)
     notes = (*notes, *work.lost)
@@ -330,7 +344,7 @@ class _Alternating:
             schedule.n_run,
             schedule.product(self.r2),
             {k: float((found.rank < k).double().mean()) for k in KS},
-            draws.interval((found.rank == 0).double()),
+            draws.share((found.rank == 0).double()),
             None if found.n_lost else float(found.surprisal.mean()),
             calibrated,
         )

@@ -1,27 +1,31 @@
 """Early exit, counted: what is saved by leaving early, and how often the answer stays. [DIN] §6"""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ...checking import indices
+from ...checking import seed as checked_seed
 from ...errors import EmbspaceError
 from ...models.corpus import Corpus, default_corpus, read_corpus
-from ...models.passages import passages
+from ...models.passages import Positions, passages
 from ...models.running import run
 from ...models.states import BATCH_TOKENS, capture
-from ...results import Result
 from ..decoding import identity, through
 from ..fitting import RUN_DTYPES, Progress
 from ..halves import halves
-from ..intervals import Bootstrap
+from ..intervals import Bootstrap, spanned
 from ..maps import Maps
+from ..record import batch_changes, record_of
+from ..scoring import require_own_kind
+from ..solve import Kind
 from .outcomes import Outcomes, Watched
-from .planner import Planned, Planner, Way, front
-from .rules import FIRST, LAMBDAS, TAU, histogram, margins, ranks_at
+from .planner import Planner, Way, blocks_at, drawn_means, front, table_of
+from .result import ExitChoice, ExitGain, ExitPoint, Exits
+from .rules import FIRST, LAMBDAS, TAU, finite, histogram, margins, ranks_at
 
 if TYPE_CHECKING:
     from ...models.model import Model
@@ -29,110 +33,6 @@ if TYPE_CHECKING:
 KS = (1, 5, 10)
 TARGET = 0.95
 RULES = ("fixed", "confidence")
-TAKING = ("positions", "max_tokens", "special", "skip_first")
-
-
-@dataclass(frozen=True)
-class ExitPoint:
-    """One way of leaving early on the scoring rows.
-
-    map: id or the kind of maps; rule: fixed (at: blocks run) or confidence (at: λ); blocks: mean
-    blocks run; saved: 1 − blocks / L; net: the same when every prediction looked at on the way is
-    paid for in blocks, negative where looking costs more than it saves; precision: share of rows
-    whose answer is among the model's own k first. Intervals: 95 %, bootstrap over texts.
-    """
-
-    map: str
-    rule: str
-    at: float
-    blocks: float
-    saved: float
-    saved_interval: tuple[float, float]
-    net: float
-    precision: dict[int, float]
-    precision_interval: tuple[float, float]
-    histogram: tuple[int, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, precision by k as precision@k."""
-        found = dict(vars(self))
-        precision = found.pop("precision")
-        found |= {f"precision@{k}": value for k, value in precision.items()}
-        return found | {
-            "saved_interval": list(self.saved_interval),
-            "precision_interval": list(self.precision_interval),
-            "histogram": list(self.histogram),
-        }
-
-
-@dataclass(frozen=True)
-class ExitChoice:
-    """The way that one lens and rule takes for the target: chosen on calibration rows.
-
-    at_interval: of the choice, when calibration texts are drawn again; calibrated: agreement on
-    the calibration rows; point: the same way on the scoring rows.
-    """
-
-    at_interval: tuple[float, float]
-    calibrated: float
-    point: ExitPoint
-
-    def to_dict(self) -> dict[str, Any]:
-        """The choice and its point in one."""
-        chosen = {"at_interval": list(self.at_interval), "calibrated": self.calibrated}
-        return self.point.to_dict() | chosen
-
-
-@dataclass(frozen=True)
-class Exits(Result):
-    """Early exit of a model: the curve of every lens and rule, choices for a target, the front.
-
-    points: the curve (fixed: every layer; confidence: every λ); choices: one for each lens and
-    rule; front: ways that were unbeaten on the calibration rows, by blocks run, on scoring rows.
-    settings: target, mean_length (N of the rule), rows, check_cost (blocks that one look costs).
-    """
-
-    n_layers: int
-    points: tuple[ExitPoint, ...]
-    choices: tuple[ExitChoice, ...]
-    front: tuple[ExitPoint, ...]
-    settings: dict[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    provenance: dict[str, Any] = field(default_factory=dict)
-
-    def choice(self, map: str = "mat", rule: str = "confidence") -> ExitChoice:
-        """The choice of one lens and rule. Raises EmbspaceError where there is none."""
-        for one in self.choices:
-            if (one.point.map, one.point.rule) == (map, rule):
-                return one
-        raise EmbspaceError(f"there is no {rule} exit of {map} here.")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Choices, curve and front, settings, notes and provenance."""
-        return {
-            "n_layers": self.n_layers,
-            "choices": [choice.to_dict() for choice in self.choices],
-            "front": [point.to_dict() for point in self.front],
-            "points": [point.to_dict() for point in self.points],
-            "settings": self.settings,
-            "notes": list(self.notes),
-            "provenance": self.provenance,
-        }
-
-    def rows(self) -> list[dict[str, Any]]:
-        """The curve, one row a point; then the choices."""
-        kinds = [("curve", p) for p in self.points]
-        kinds += [("chosen", c.point) for c in self.choices]
-        kinds += [("front", p) for p in self.front]
-        return [{"of": kind} | _flat(point) for kind, point in kinds]
-
-
-def _flat(point: ExitPoint) -> dict[str, Any]:
-    found = point.to_dict()
-    for name in ("saved", "precision"):
-        found[f"{name}_low"], found[f"{name}_high"] = found.pop(f"{name}_interval")
-    found["histogram"] = " ".join(map(str, found["histogram"]))
-    return found
 
 
 def exits(
@@ -146,11 +46,15 @@ def exits(
     lines: Iterable[int] | None = None,
     rows: int | None = None,
     column: str | None = None,
+    kind: Kind | None = None,
+    positions: Positions = "random",
+    max_tokens: int | None = None,
+    special: bool = True,
+    skip_first: int = 0,
     seed: int = 0,
     run_dtype: str = "float32",
     batch_tokens: int = BATCH_TOKENS,
     progress: Progress | None = None,
-    **options: Any,
 ) -> Exits:
     """Blocks run against Precision@k when predictions leave early, through maps and the identity.
 
@@ -160,21 +64,28 @@ def exits(
     a causal model reads (a masked model reads on after t).
     The λ and the number of blocks for the `target` share of unchanged answers are chosen on half of
     the held-out lines, all figures are of the other half. layers: exits allowed there only;
-    rows: at most so many lines in each half. options: positions, max_tokens, special, skip_first.
+    rows: at most so many lines in each half. kind: of maps fitted here ("mat"). positions,
+    max_tokens, special, skip_first, seed: see `passages`.
     One forward pass a text; memory does not grow with the number of λ. [DIN] §6
     Raises TextError, MapsError, ModelError.
     """
+    require_own_kind(maps, kind)
     if not 0 < target <= 1:
         raise EmbspaceError(f"target must lie in 0 … 1, got {target}.")
-    lambdas = LAMBDAS if lambdas is None else tuple(_finite(lam) for lam in lambdas)
+    lambdas = LAMBDAS if lambdas is None else tuple(finite(lam) for lam in lambdas)
     corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
     allowed = None if layers is None else indices(layers, model.n_layers, "layer")
-    taking = {name: options[name] for name in TAKING if name in options}
-    half = halves(
-        model, corpus, maps, lines=lines, rows=rows, seed=seed, progress=progress, **taking
-    )
-    chosen = (*half.calibration, *half.scoring)
-    taken = passages(model, corpus, lines=chosen, seed=seed, **taking)
+    taking = {
+        "positions": positions,
+        "max_tokens": max_tokens,
+        "special": special,
+        "skip_first": skip_first,
+        "seed": checked_seed(seed),
+    }
+    batching = {"run_dtype": run_dtype, "batch_tokens": batch_tokens}
+    how = {"lines": lines, "rows": rows, "progress": progress, "kind": kind or "mat"}
+    half = halves(model, corpus, maps, **how, **taking, **batching)
+    taken = passages(model, corpus, lines=(*half.calibration, *half.scoring), **taking)
     watched = Watched(model, {half.maps.kind: through(half.maps), "id": identity})
     running = run(model, dtype=RUN_DTYPES[run_dtype], attention="fast")
     dtype = torch.float64 if model.dtype == torch.float64 else torch.float32
@@ -192,16 +103,10 @@ def exits(
         check_cost(model),
         seed,
     )
-    return work.result(model, half.maps, corpus, target, lambdas, (*half.notes, *taken.notes()))
-
-
-def _finite(lam: Any) -> float:
-    try:
-        if abs(float(lam)) < float("inf"):
-            return float(lam)
-    except (TypeError, ValueError):
-        pass
-    raise EmbspaceError(f"λ must be a number, not {str(lam)[:40]!r}.")
+    changes, said = batch_changes(running, taken.passages, **batching)
+    record = record_of(corpus, taken, **batching) | changes
+    notes = (*half.notes, *taken.notes(), *said)
+    return work.result(model, half.maps, record, target, lambdas, notes)
 
 
 def check_cost(model: "Model") -> float:
@@ -235,12 +140,13 @@ class _Measured:
             for name, outcomes in calibration.items()
         }
         self.n_calibration = len(first)
+        self.at_target: dict[tuple[str, str], torch.Tensor] = {}  # saved in each draw
 
     def point(self, way: Way) -> ExitPoint:
         """One way on the scoring rows."""
         outcomes = self.scoring[way.map]
         n_layers = outcomes.n_layers
-        left = way.exits(outcomes, self.margins[way.map])
+        left = self._left(way)
         ranks = ranks_at(outcomes, left)
         saved = 1 - left.double() / n_layers
         same = (ranks == 0).double()
@@ -250,10 +156,10 @@ class _Measured:
             way.at,
             float(left.double().mean()),
             float(saved.mean()),
-            self.draws.interval(saved),
+            self.draws.mean(saved),
             float(saved.mean()) - self.cost * self._looks(way, left, n_layers) / n_layers,
             {k: float((ranks < k).double().mean()) for k in KS},
-            self.draws.interval(same),
+            self.draws.share(same),
             histogram(left, n_layers),
         )
 
@@ -268,15 +174,55 @@ class _Measured:
 
     def choice(self, name: str, rule: str, target: float) -> ExitChoice:
         """The way of one lens and rule for a target."""
-        planned: Planned = self.planners[name].choose(rule, target)
-        point = self.point(planned.way)
-        return ExitChoice((planned.low, planned.high), planned.agreement, point)
+        planner = self.planners[name]
+        planned = planner.choose(rule, target)
+        point, n = self.point(planned.way), self.scoring[name].n_layers
+        table = table_of(planner.ways[rule], self.scoring[name], self.margins[name])
+        blocks, agreement = drawn_means(self.draws, table)
+        again = planned.drawn[:, None]  # the way that each draw of calibration texts chose
+        saved, kept = (x.gather(1, again)[:, 0] for x in (1 - blocks / n, agreement))
+        texts = min(self.draws.n_texts, planner.draws.n_texts)
+        same = (ranks_at(self.scoring[name], self._left(planned.way)) == 0).double()
+        point = replace(
+            point,
+            saved_interval=spanned(saved, texts),
+            precision_interval=self.draws.share(same, float(kept.var())),
+        )
+        run, stay = (each.mean(1)[None] for each in table)
+        self.at_target[name, rule] = 1 - blocks_at(blocks, agreement, target) / n
+        return ExitChoice(
+            (planned.low, planned.high),
+            planned.agreement,
+            point,
+            1 - float(blocks_at(run, stay, target)) / n,
+            spanned(self.at_target[name, rule], self.draws.n_texts),
+        )
+
+    def _left(self, way: Way) -> torch.Tensor:
+        """Blocks that each scoring row runs."""
+        return way.exits(self.scoring[way.map], self.margins[way.map])
+
+    def gains(self, choices: Sequence[ExitChoice]) -> tuple[ExitGain, ...]:
+        """Each map over the identity, by rule, where both keep the target."""
+        saved = {(c.point.map, c.point.rule): c.saved_at_target for c in choices}
+        return tuple(
+            ExitGain(
+                name,
+                rule,
+                saved[name, rule] - saved["id", rule],
+                spanned(
+                    self.at_target[name, rule] - self.at_target["id", rule], self.draws.n_texts
+                ),
+            )
+            for name, rule in saved
+            if name != "id"
+        )
 
     def result(
         self,
         model: "Model",
         maps: Maps,
-        corpus: Corpus,
+        record: dict[str, Any],
         target: float,
         lambdas: Sequence[float],
         notes: tuple[str, ...],
@@ -294,8 +240,7 @@ class _Measured:
             "tau": TAU,
             "layers": self.layers,
             "check_cost": self.cost,
-            "text": corpus.source,
-            "text_hash": corpus.digest,
+            **record,
             "rows_calibration": self.n_calibration,
             "rows": len(next(iter(self.scoring.values()))),
             "rows_fitted": maps.about.get("rows"),
@@ -305,6 +250,7 @@ class _Measured:
             n_layers,
             tuple(self.point(way) for way in ways),
             choices,
+            self.gains(choices),
             tuple(self.point(way) for way in front(every)),
             settings,
             tuple(dict.fromkeys(said)),

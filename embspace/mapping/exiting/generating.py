@@ -1,5 +1,6 @@
 """Generate text with early exit that really stops, beside the full model in the same run."""
 
+import hashlib
 import inspect
 import time
 from collections.abc import Iterable, Sequence
@@ -21,15 +22,16 @@ from ...models.running import Running, run
 from ..decoding import identity, through, why_no_head
 from ..fitting import RUN_DTYPES
 from ..maps import Maps
-from .exits import ExitChoice, Exits
 from .generated import Generation, Measures, Text
 from .leaving import FILLS, Fill, Leaving, Stepper
-from .rules import FIRST, TAU
+from .result import ExitChoice, Exits
+from .rules import FIRST, TAU, finite
 
 if TYPE_CHECKING:
     from ...models.model import Model
 
-Exit = int | float | Exits | ExitChoice | None
+Exit = Exits | ExitChoice | None
+Rule = int | float | Exit  # blocks, λ, or a result
 ROTATING = ("learned", "rotary")
 
 
@@ -39,6 +41,8 @@ def generate(
     prompts: str | Sequence[str],
     *,
     exit: Exit = None,
+    exit_layer: int | None = None,
+    exit_threshold: float | None = None,
     layers: Iterable[int] | None = None,
     mean_length: float | None = None,
     fill: str | None = None,
@@ -49,9 +53,10 @@ def generate(
 ) -> Generation:
     """Greedy text of a causal model whose sequences leave early, each on its own, and stop there.
 
-    maps: fitted ones, a file, or None for the identity. exit: a whole number of blocks (fixed), a
-    fraction λ (confidence: p₁ − p₂ > 0.9 λ + 0.1 exp(−τ t / N), checked after the blocks in
-    `layers`, by default all), an `Exits` or its choice (its λ, N and layers); None never leaves.
+    maps: fitted ones, a file, or None for the identity. One of: exit_layer, a number of blocks
+    (fixed exit); exit_threshold, λ (confidence exit: p₁ − p₂ > 0.9 λ + 0.1 exp(−τ t / N), checked
+    after the blocks in `layers`, by default all); exit, an `Exits` or its choice (its λ, N and
+    layers). None of them: no sequence leaves early.
     mean_length: N (default: prompts' mean length plus half of the new tokens).
     Prompts are read by all blocks, so the first new token is the full model's. A token that leaves
     after block l runs no later block; block j > l stores keys and values of a stand-in for its
@@ -68,9 +73,11 @@ def generate(
     texts = [prompts] if isinstance(prompts, str) else list(prompts)
     ids = require_prompts(model, texts, max_new_tokens)
     length = _mean_length(mean_length, ids, max_new_tokens)
-    leaving = _leaving(exit, model.n_layers, layers, length)
+    rule = _rule(exit, exit_layer, exit_threshold)
+    leaving = _leaving(rule, model.n_layers, layers, length)
     chosen = _fill(fill, maps, leaving)
-    work = _Generating(run(model, dtype=RUN_DTYPES[run_dtype], attention="fast"), maps, ids)
+    running = run(model, dtype=RUN_DTYPES[run_dtype], attention="fast")
+    work = _Generating(running, maps, ids, run_dtype)
     return work.result(texts, leaving, chosen, max_new_tokens, compare_fills, repeats)
 
 
@@ -127,7 +134,29 @@ def _mean_length(given: float | None, ids: list[tuple[int, ...]], n_new: int) ->
     return float(given)
 
 
-def _leaving(exit: Exit, n_layers: int, layers: Iterable[int] | None, length: float) -> Leaving:
+def _rule(exit: Any, layer: Any, threshold: Any) -> Rule:
+    """The one rule that was given: blocks as a whole number, λ as a fraction, or a result.
+
+    Raises EmbspaceError for several, and for a bare number, which could be either.
+    """
+    if exit is not None and not isinstance(exit, Exits | ExitChoice):
+        raise EmbspaceError(
+            f"exit={str(exit)[:40]} could be a number of blocks or a λ: say exit_layer for blocks, "
+            "exit_threshold for λ."
+        )
+    if sum(each is not None for each in (exit, layer, threshold)) > 1:
+        raise EmbspaceError("give one of exit, exit_layer and exit_threshold.")
+    if layer is not None:
+        return whole(layer, "exit_layer")
+    return exit if threshold is None else finite(threshold)
+
+
+def _leaving(
+    exit: Rule,
+    n_layers: int,
+    layers: Iterable[int] | None,
+    length: float,
+) -> Leaving:
     """The rule that an `exit` stands for. Raises EmbspaceError."""
     looked = range(FIRST, n_layers) if layers is None else indices(layers, n_layers, "layer")
     if isinstance(exit, Exits):
@@ -140,10 +169,8 @@ def _leaving(exit: Exit, n_layers: int, layers: Iterable[int] | None, length: fl
     if exit is None:
         return Leaving(n_layers, after=n_layers)
     if isinstance(exit, float):
-        if not abs(exit) < float("inf"):
-            raise EmbspaceError(f"λ must be a number, not {exit}.")
         return Leaving(n_layers, lam=exit, mean_length=length, layers=frozenset(looked))
-    after = whole(exit, "exit")
+    after = int(exit)
     if not 0 <= after <= n_layers:
         raise EmbspaceError(f"there is no exit after {after} blocks: there are 0 to {n_layers}.")
     return Leaving(n_layers, after=after)
@@ -172,8 +199,14 @@ def _has_all(maps: Maps | None, leaving: Leaving) -> bool:
 class _Generating:
     """A live model and prompts that it goes on with."""
 
-    def __init__(self, running: Running, maps: Maps | None, ids: list[tuple[int, ...]]) -> None:
-        self.running, self.maps, self.ids = running, maps, ids
+    def __init__(
+        self,
+        running: Running,
+        maps: Maps | None,
+        ids: list[tuple[int, ...]],
+        run_dtype: str = "float32",
+    ) -> None:
+        self.running, self.maps, self.ids, self.run_dtype = running, maps, ids, run_dtype
         self.model = running.model
         self.head = LiveHead(running)
         self.lens = identity if maps is None else through(maps)
@@ -235,6 +268,10 @@ class _Generating:
             "repeats": repeats,
             "threads": torch.get_num_threads(),
             "device": str(self.device),
+            "run_dtype": self.run_dtype,
+            "prompts_hash": hashlib.sha256(repr(self.ids).encode()).hexdigest()[:16],
+            "batch": len(self.ids),
+            "seed": None,  # greedy: nothing is drawn
         }
 
     @property

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..intervals import LEVEL, Bootstrap
@@ -19,7 +19,6 @@ from .rules import (
 
 LEAST = 0.01  # a smaller λ asks for no confidence: nearly uniform predictions would pass
 N_CANDIDATES = 200
-DRAWS = 300
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,8 @@ class Planned:
     """A way chosen on calibration rows for a target.
 
     low, high: 95 % interval of `at` when the calibration texts are drawn again; agreement and
-    blocks: as measured on the calibration rows (optimistic: the choice was made on them).
+    blocks: as measured on the calibration rows (optimistic: the choice was made on them); drawn:
+    the number of the way chosen in each draw.
     """
 
     way: Way
@@ -50,6 +50,7 @@ class Planned:
     high: float
     agreement: float
     blocks: float
+    drawn: Int[Tensor, "draws"]
 
 
 class Planner:
@@ -65,18 +66,14 @@ class Planner:
     ) -> None:
         self.name, self.outcomes = name, outcomes
         self.margin = margins(outcomes, mean_length, layers)
-        self.draws = Bootstrap(outcomes.lines, seed=seed, n_draws=DRAWS)
+        self.draws = Bootstrap(outcomes.lines, seed=seed)
         self.ways = {
             "fixed": [Way(name, "fixed", l) for l in range(outcomes.n_layers + 1)],
             "confidence": [Way(name, "confidence", lam) for lam in candidates(self.margin)],
         }
-        self.table = {rule: self._table(ways) for rule, ways in self.ways.items()}
-
-    def _table(self, ways: list[Way]) -> tuple[Tensor, Tensor]:
-        """(blocks run, whether the answer is the model's) by way and row."""
-        exits = torch.stack([way.exits(self.outcomes, self.margin) for way in ways])
-        same = torch.stack([ranks_at(self.outcomes, row) == 0 for row in exits])
-        return exits.double(), same.double()
+        self.table = {
+            rule: table_of(ways, outcomes, self.margin) for rule, ways in self.ways.items()
+        }
 
     def points(self, rule: str) -> list[tuple[Way, float, float]]:
         """(way, mean blocks run, agreement)."""
@@ -92,20 +89,45 @@ class Planner:
             torch.tensor([p[n] for p in points], dtype=torch.float64) for n in (1, 2)
         )
         best = _cheapest(blocks[None], agreement[None], target)[0]
-        low, high = self._interval(rule, ats, target)
-        way = points[int(best)][0]
-        return Planned(way, low, high, float(agreement[best]), float(blocks[best]))
-
-    def _interval(self, rule: str, ats: Tensor, target: float) -> tuple[float, float]:
-        """The choice made again on every draw of texts."""
-        exits, same = self.table[rule]
-        blocks, agreement = (
-            torch.stack([self.draws.means(row) for row in table], 1) for table in (exits, same)
-        )
-        chosen = ats[_cheapest(blocks, agreement, target)]
+        drawn = _cheapest(*drawn_means(self.draws, self.table[rule]), target)
         rest = (1 - LEVEL) / 2
-        ends = torch.quantile(chosen, torch.tensor([rest, 1 - rest], dtype=torch.float64))
-        return float(ends[0]), float(ends[1])
+        ends = torch.quantile(ats[drawn], torch.tensor([rest, 1 - rest], dtype=torch.float64))
+        way = points[int(best)][0]
+        agreed, run = float(agreement[best]), float(blocks[best])
+        return Planned(way, float(ends[0]), float(ends[1]), agreed, run, drawn)
+
+
+Table = tuple[Float[Tensor, "ways n"], Float[Tensor, "ways n"]]
+
+
+def table_of(ways: Sequence[Way], outcomes: Outcomes, margin: Float[Tensor, "n L"]) -> Table:
+    """(blocks run, whether the answer is the model's) by way and row."""
+    exits = torch.stack([way.exits(outcomes, margin) for way in ways])
+    same = torch.stack([ranks_at(outcomes, row) == 0 for row in exits])
+    return exits.double(), same.double()
+
+
+def drawn_means(draws: Bootstrap, table: Table) -> Table:
+    """Mean blocks run and agreement of each way in every draw of texts (draws × ways)."""
+    exits, same = (torch.stack([draws.means(row) for row in each], 1) for each in table)
+    return exits, same
+
+
+def blocks_at(
+    blocks: Float[Tensor, "draws ways"], agreement: Float[Tensor, "draws ways"], target: float
+) -> Float[Tensor, "draws"]:
+    """Mean blocks run where exactly `target` of the answers stay, in each draw.
+
+    Between the cheapest way that reaches the target and the one before it, which does not: rows
+    leave by one or the other at random.
+    """
+    best = _cheapest(blocks, agreement, target)[:, None]
+    before = (best - 1).clamp_min(0)
+    more, less = agreement.gather(1, best), agreement.gather(1, before)
+    share = torch.where(less < target, (more - target) / (more - less).clamp_min(1e-12), 0.0)
+    share = share.clamp(0, 1)
+    found = (1 - share) * blocks.gather(1, best) + share * blocks.gather(1, before)
+    return found[:, 0]
 
 
 def candidates(margin: Float[Tensor, "n L"]) -> list[float]:

@@ -2,17 +2,29 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ...errors import EmbspaceError
 from .outcomes import Outcomes
 
 TAU = 4.0
 FIRST = 1  # a confidence exit runs one block at least, as in the official code
 NEVER = 1.112  # λ at which the threshold is over 1 everywhere
 LAMBDAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.05, 1.1, NEVER)
+
+
+def finite(lam: Any) -> float:
+    """λ as a number. Raises EmbspaceError."""
+    try:
+        if abs(float(lam)) < float("inf"):
+            return float(lam)
+    except (TypeError, ValueError):
+        pass
+    raise EmbspaceError(f"λ must be a number, not {str(lam)[:40]!r}.")
 
 
 def threshold(lam: float, position: int, mean_length: float) -> float:

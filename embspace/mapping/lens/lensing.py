@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ...checking import indices, positive
+from ...checking import indices, known, positive
 from ...errors import ModelError, TextError, VocabularyError
 from ...models.corpus import Corpus
 from ...models.passages import Encoder, Passage
@@ -20,7 +20,7 @@ from ..cached import fitted
 from ..decoding import Head
 from ..fitting import Progress
 from ..maps import Maps
-from ..ready import Asked, named_maps
+from ..ready import NAMED_OPTIONS, Asked, named_maps
 from .grid import INSIDE, Grid, Lens, Place
 from .inside import inside as stream_inside
 from .inside import parts_inside, passed_on
@@ -49,6 +49,7 @@ def lens(
     submodules: Maps | None = None,
     special: bool = True,
     text: str | Path | Corpus | list[str] | None = None,
+    column: str | None = None,
     running: Running | None = None,
     progress: Progress | None = None,
     **fit_options: Any,
@@ -62,19 +63,23 @@ def lens(
     track: a word or id whose rank and probability are kept, in each spelling that is one token.
     generate: so many new tokens, greedily; the grid then has a column for each of them. inside:
     also after each block's attention, for maps through `submodules` (fitted now if None).
+    text, column, fit_options (rows, seed, positions, … of `fit`): of maps that are fitted now.
     special: with the tokenizer's own special tokens, once. Natural logarithms; probabilities over
     the V named tokens. State L gives the model's own logits. running: a live model of these weights
     (`attach`), run in eval mode. Cost: one forward pass and one head
     product a state. [DIN] §4
-    Raises TextError, VocabularyError, MapsError, ModelError, EmbspaceError.
+    Raises TextError, VocabularyError, MapsError, ModelError, EmbspaceError, and TypeError for an
+    unknown keyword.
     """
+    known(fit_options, NAMED_OPTIONS, "lens")
     work = _Lensing(model, k, track, special, layers, inside)
     framed = work.encoded(prompt, goes_on=bool(generate))
     needed = None if layers is None else work.mapped()
-    looking = {"layers": needed, "prompt": prompt, "progress": progress}
+    looking = {"layers": needed, "prompt": prompt, "column": column, "progress": progress}
     lenses, notes = named_maps(model, maps, text, **looking, **fit_options)
     if inside and submodules is None and any(m is not None for m in lenses.values()):
-        submodules, _ = fitted(model, text, parts="submodules", progress=progress, **fit_options)
+        fitting = {"column": column, "progress": progress, **fit_options}
+        submodules, _ = fitted(model, text, parts="submodules", **fitting)
     if running is None:
         running = run(model, dtype=model.dtype, attention="fast")
     elif running.model.checkpoint.fingerprint != model.checkpoint.fingerprint:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...mapping.alternation.alternating import Alternation
 from ...mapping.exiting.exits import Exits
-from .figures import COLOURS, DASHES, MARKS, drawn
+from .figures import COLOURS, DASHES, MARKS, drawn, ends
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +19,7 @@ def plot_exits(result: Exits, path: str | Path) -> None:
         for n, (name, rule) in enumerate(kinds):
             points = [p for p in result.points if (p.map, p.rule) == (name, rule)]
             points.sort(key=lambda p: p.blocks)
-            low, high = zip(*(p.precision_interval for p in points), strict=True)
+            low, high = ends(p.precision_interval for p in points)
             x = [p.blocks for p in points]
             curve.plot(x, [p.precision[1] for p in points], label=f"{name} {rule}", **_look(n))
             curve.fill_between(x, low, high, color=COLOURS[n], alpha=0.15, linewidth=0)
@@ -62,7 +62,7 @@ def plot_alternation(result: Alternation, path: str | Path) -> None:
             x = [s.n_run for s in mine]
             axes.plot(x, [s.precision[1] for s in mine], label=kind, **look)
             if kind != "rr":
-                low, high = zip(*(s.precision_interval for s in mine), strict=True)
+                low, high = ends(s.precision_interval for s in mine)
                 axes.fill_between(x, low, high, color=COLOURS[n], alpha=0.15, linewidth=0)
         axes.set_xlabel(f"blocks run (of {result.n_layers})")
         axes.set_ylabel("Precision@1")

@@ -3,7 +3,7 @@
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,6 +92,15 @@ def drawn(path: str | Path, width: float, height: float) -> Iterator["Figure"]:
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure
         write_atomically(path, _bytes(figure, path.suffix.lower().removeprefix(".")))
+
+
+def ends(
+    intervals: Iterable[tuple[float, float] | None],
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Lower and upper ends of a band; a gap where there is no interval."""
+    nan = float("nan")
+    low, high = zip(*(each or (nan, nan) for each in intervals), strict=True)
+    return low, high
 
 
 def _bytes(figure: "Figure", kind: str) -> bytes:

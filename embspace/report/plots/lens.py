@@ -7,7 +7,7 @@ from ...compare.lenses import METRICS, LensComparison
 from ...mapping.lens.grid import Lens
 from ..sheets.lens import token_grids
 from ..view import TokenGrid, clipped, joined, model_name, shown
-from .figures import COLOURS, DASHES, MAP, MARKS, drawn
+from .figures import COLOURS, DASHES, MAP, MARKS, drawn, ends
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,8 +55,7 @@ def plot_lenses(result: LensComparison, path: str | Path) -> None:
                 look = {"color": COLOURS[n % 7], "linestyle": DASHES[n % 7]}
                 means = [s.means[metric] for s in scores]
                 axes.plot(layers, means, label=name, marker=MARKS[n % 7], markersize=3, **look)
-                ends = [s.intervals[metric] for s in scores]
-                low, high = zip(*ends, strict=True)
+                low, high = ends(s.intervals[metric] for s in scores)
                 axes.fill_between(layers, low, high, color=look["color"], alpha=0.2, linewidth=0)
             axes.set_xlabel("layer")
             axes.set_ylabel(METRICS[metric] + (" (nats)" if metric == "kl" else ""))

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...mapping.scoring import Scores
-from .figures import COLOURS, DASHES, MAP, MARKS, drawn
+from .figures import COLOURS, DASHES, MAP, MARKS, drawn, ends
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,7 +62,7 @@ def _curves(figure: "Figure", result: Scores) -> None:
 def _curve(axes: "Axes", result: Scores, kind: str, measure: str, n: int) -> None:
     scores = result.layers[kind]
     layers = [score.layer for score in scores]
-    low, high = zip(*(score.intervals[measure] for score in scores), strict=True)
+    low, high = ends(score.intervals[measure] for score in scores)
     style = {"color": COLOURS[n], "linestyle": DASHES[n], "marker": MARKS[n], "markersize": 3}
     axes.plot(layers, [score.means[measure] for score in scores], label=kind, **style)
     axes.fill_between(layers, low, high, color=COLOURS[n], alpha=0.2, linewidth=0)

@@ -9,7 +9,7 @@ from ...mapping.submodules import SubmoduleScores
 from ...mapping.transfer import Transfer
 from ..sheets.scores import part_title
 from ..view import clipped, shown
-from .figures import COLOURS, DASHES, MARKS, drawn
+from .figures import COLOURS, DASHES, MARKS, drawn, ends
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +52,7 @@ def plot_transfer(result: Transfer, path: str | Path) -> None:
 def _curve(axes: "Axes", scores: Sequence[LayerScore], measure: str, name: str, n: int) -> None:
     """Means by layer, their 95 % intervals as a band."""
     layers = [score.layer for score in scores]
-    low, high = zip(*(score.intervals[measure] for score in scores), strict=True)
+    low, high = ends(score.intervals[measure] for score in scores)
     n %= len(COLOURS)
     look = {"color": COLOURS[n], "linestyle": DASHES[n], "marker": MARKS[n], "markersize": 3}
     axes.plot(layers, [score.means[measure] for score in scores], label=name, **look)  # type: ignore[arg-type]

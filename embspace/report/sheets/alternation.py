@@ -33,7 +33,9 @@ def _(result: Alternation) -> Sheet:
     )
     kinds = dict.fromkeys(score.name.partition(":")[0] for score in result.scores)
     views = tuple(_view(result, kind) for kind in kinds if kind != "full")
-    return Sheet(title, about, views, (MARKS, *result.notes, *origin(result.provenance)))
+    return Sheet(
+        title, about, views, (MARKS, *result.notes, *origin(result.provenance, result.settings))
+    )
 
 
 def _view(result: Alternation, kind: str) -> View:

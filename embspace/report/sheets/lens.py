@@ -15,7 +15,7 @@ NAMES = {"id": "id (logit lens)"}
 def _(result: Lens) -> Sheet:
     title = joined(model_name(result.provenance), _what(result))
     notes = (*_settled_lines(result), *_tracked_lines(result), *result.notes)
-    notes = (*notes, *origin(result.provenance))
+    notes = (*notes, *origin(result.provenance, result.settings))
     if len(result.places) == 1:
         views = tuple(_table(result, kind) for kind in result.grids)
         return Sheet(title, _at(result), views, notes)
@@ -165,7 +165,7 @@ def _(result: LensComparison) -> Sheet:
         "KL, cross-entropy and Surprisal in nats",
     )
     views = (_means(result), *(_by_layer(result, m) for m in ("kl", "precision@1")))
-    return Sheet(title, about, views, result.notes + origin(result.provenance))
+    return Sheet(title, about, views, result.notes + origin(result.provenance, result.settings))
 
 
 def _means(result: LensComparison) -> View:
@@ -182,7 +182,7 @@ def _mean_row(result: LensComparison, name: str, cost: LensCost) -> tuple[Any, .
     cells: list[Any] = [name]
     for metric in METRICS:
         mean = result.overall[name].means.get(metric)
-        low, high = result.overall[name].intervals.get(metric, (None, None))
+        low, high = result.overall[name].intervals.get(metric) or (None, None)
         cells += ["" if mean is None else f"{mean:.3f}"]
         cells += ["" if low is None else f"{low:.3f} … {high:.3f}"]
     rows = "" if cost.rows is None else str(cost.rows)

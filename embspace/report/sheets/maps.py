@@ -23,7 +23,7 @@ def _(result: Maps) -> Sheet:
     listed = [p for p in result.pairs if submodules or p.target == last] or list(result.pairs)
     view = View(_columns(submodules), tuple(_row(pair, submodules) for pair in listed))
     maps = () if submodules or len(listed) == len(result.pairs) else (_heat(result),)
-    return Sheet(title, said, (view,), (*_notes(result), *origin(about)), maps)
+    return Sheet(title, said, (view,), (*_notes(result), *origin(about, about)), maps)
 
 
 def _refined(result: Maps, title: str) -> Sheet:
@@ -47,7 +47,7 @@ def _refined(result: Maps, title: str) -> Sheet:
         "--maps FILE`."
     )
     notes = (not_held, *_notes(result))
-    return Sheet(title, said, (View(columns, rows),), (*notes, *origin(about)))
+    return Sheet(title, said, (View(columns, rows),), (*notes, *origin(about, about)))
 
 
 def _kl(about: dict[str, Any], source: str) -> tuple[float | None, float | None]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ...mapping.intervals import FEWEST
 from ...mapping.scoring import KS, LayerScore, Scores
 from ...mapping.submodules import SubmoduleScores, parts_of
 from ...mapping.transfer import MEASURES, Transfer
@@ -19,10 +20,10 @@ MEASURED = (
     "nats. KL(model ‖ map), nats. "
 )
 MEANING = (
-    f"{MEASURED}±: half a 95 % bootstrap interval over texts. What has no room here is in --csv "
-    "and --json."
+    f"{MEASURED}±: half a 95 % interval over texts, left out where fewer than {FEWEST} texts tell "
+    "none. Both ends, and what has no room here, are in --csv and --json."
 )
-BARE = f"{MEASURED}95 % bootstrap intervals over texts are in --csv and --json."
+BARE = f"{MEASURED}95 % intervals over texts are in --csv and --json."
 PARTS = {
     "attn": "attention",
     "ff": "feed-forward",
@@ -48,7 +49,11 @@ def _(result: Scores) -> Sheet:
     )
     kinds = list(result.r2)
     views = (_by_layer(result, kinds),) if result.layers else (_pairs(result, kinds),)
-    notes = (*((MEANING,) if result.layers else ()), *result.notes, *origin(result.provenance))
+    notes = (
+        *((MEANING,) if result.layers else ()),
+        *result.notes,
+        *origin(result.provenance, result.settings),
+    )
     return Sheet(title, about, views, notes, _heat_maps(result))
 
 
@@ -71,8 +76,8 @@ def _row(result: Scores, kinds: list[str], n: int, last: int) -> tuple[Any, ...]
     row: list[Any] = [layer, *(result.r2[kind].get(f"{layer}-{last}") for kind in kinds)]
     for measure in NAMES:
         for score in scores:
-            low, high = score.intervals[measure]
-            row += [score.means[measure], (high - low) / 2]
+            ends = score.intervals[measure]
+            row += [score.means[measure], ends and (ends[1] - ends[0]) / 2]
     return tuple(row)
 
 
@@ -126,7 +131,9 @@ def _(result: Transfer) -> Sheet:
         f"mean over layers, {result.settings.get('rows_fitted')} lines fitted of each text",
         "change: fitted elsewhere minus fitted here",
     )
-    return Sheet(title, about, (view,), (BARE, *result.notes, *origin(result.provenance)))
+    return Sheet(
+        title, about, (view,), (BARE, *result.notes, *origin(result.provenance, result.settings))
+    )
 
 
 @sheet.register
@@ -141,7 +148,7 @@ def _(result: SubmoduleScores) -> Sheet:
         _part(part_title(name), name, each, result) for name, each in result.parts.items()
     )
     blocks = _part("all of it, as one map from state l", "blocks", result.blocks, result)
-    notes = (BARE, *result.notes, *origin(result.provenance))
+    notes = (BARE, *result.notes, *origin(result.provenance, result.settings))
     return Sheet(title, about, (*views, blocks), notes)
 
 

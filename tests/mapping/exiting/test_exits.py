@@ -232,7 +232,7 @@ def test_nearly_uniform_predictions_leave_nowhere(save_model, corpus):
             assert point.histogram == (0, 0, 0, found.settings["rows"]) and point.saved == 0
     assert found.choice("mat").point.saved == 0 == found.choice("id").point.saved
     assert sum("nothing is saved" in note for note in found.notes) >= 2
-    text = embspace.generate(model, None, "cats", exit=0.1, max_new_tokens=4, repeats=1)
+    text = embspace.generate(model, None, "cats", exit_threshold=0.1, max_new_tokens=4, repeats=1)
     assert text.blocks == 3 and "nothing was saved" in text.verdict
 
 
@@ -301,3 +301,46 @@ def test_halves_are_the_same_with_maps_fitted_here_or_given(gpt2, corpus):
     given = halves(gpt2, corpus, fitted_here.maps)
     assert given.calibration == fitted_here.calibration
     assert given.scoring == fitted_here.scoring
+
+
+def test_blocks_at_the_target_are_a_mixture_of_the_ways_around_it():
+    """By hand: 0.5 → 0.9 of the answers between 2 and 6 blocks; 0.8 stay at 5."""
+    from embspace.mapping.exiting.planner import blocks_at
+
+    blocks = torch.tensor([[2.0, 6.0, 8.0]], dtype=torch.float64)
+    agreement = torch.tensor([[0.5, 0.9, 1.0]], dtype=torch.float64)
+    assert blocks_at(blocks, agreement, 0.8).tolist() == pytest.approx([5.0])
+    assert blocks_at(blocks, agreement, 0.9).tolist() == pytest.approx([6.0])
+    assert blocks_at(blocks, agreement, 0.4).tolist() == pytest.approx([2.0])
+    assert blocks_at(blocks, agreement, 1.0).tolist() == pytest.approx([8.0])
+
+
+def test_lenses_are_compared_where_both_keep_the_target(gpt2, maps, corpus):
+    found = exits(gpt2, maps, corpus, target=0.6)
+    saved = {(c.point.map, c.point.rule): c.saved_at_target for c in found.choices}
+    for gain in found.gains:
+        assert gain.saved == pytest.approx(saved[gain.map, gain.rule] - saved["id", gain.rule])
+    assert {(g.map, g.rule) for g in found.gains} == {("mat", "fixed"), ("mat", "confidence")}
+
+
+def test_the_interval_of_what_is_saved_holds_the_choice():
+    """It is wider than that of the same λ taken as given: answers are right where gaps are wide."""
+    from embspace.mapping.exiting.exits import _Measured
+    from embspace.mapping.exiting.outcomes import Outcomes
+
+    draw = torch.Generator().manual_seed(0)
+
+    def outcomes(first: int) -> Outcomes:
+        gap = torch.rand(200, 4, generator=draw, dtype=torch.float64)
+        rank = (torch.rand(200, 4, generator=draw, dtype=torch.float64) > gap).long()
+        rank[:, -1] = 0
+        return Outcomes(gap, rank, torch.arange(200) % 9, torch.arange(first, first + 200))
+
+    lenses = ("mat", "id")
+    sides = [{name: outcomes(first) for name in lenses} for first in (0, 200)]
+    work = _Measured(*sides, None, 0.0, 0)
+    chosen = work.choice("mat", "confidence", 0.8).point
+    given = work.point(Way("mat", "confidence", chosen.at))
+    assert chosen.saved == given.saved
+    widths = [ends[1] - ends[0] for ends in (chosen.saved_interval, given.saved_interval)]
+    assert widths[0] > 1.2 * widths[1]

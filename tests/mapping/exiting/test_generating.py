@@ -1,6 +1,7 @@
 """Generating with early exit: against transformers' own text and passes without any cache."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from embspace.mapping.exiting.generating import generate
 from embspace.mapping.fitting import fit
 from embspace.models.running import run
 
+TEN: Any = {"mean_length": 9.0, "max_new_tokens": 10, "repeats": 1}
 PROMPTS = ["cats", "her brother sings in Rome", "dogs teach"]
 TINY = {
     "vocab_size": 300,
@@ -93,17 +95,12 @@ def own_text(model, prompt, n):
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", *CONFIGS])
-@pytest.mark.parametrize("exit", [None, "L", 2.0], ids=["none", "last", "never sure"])
+@pytest.mark.parametrize("exit", ["none", "last", "never sure"])
 def test_without_early_exits_the_text_is_transformers_own(loaded, name, exit):
     model = loaded(name)
-    found = generate(
-        model,
-        None,
-        PROMPTS,
-        exit=model.n_layers if exit == "L" else exit,
-        max_new_tokens=9,
-        repeats=1,
-    )
+    given = {"none": {}, "last": {"exit_layer": model.n_layers}}
+    how = given.get(exit, {"exit_threshold": 2.0})
+    found = generate(model, None, PROMPTS, **how, max_new_tokens=9, repeats=1)
     for text, prompt in zip(found.texts, PROMPTS, strict=True):
         assert list(text.ids) == own_text(model, prompt, 9) == list(text.full_ids)
     assert found.blocks == model.n_layers and found.agreement == 1
@@ -174,9 +171,7 @@ def confidence(model, lens, lam, mean_length):
 @pytest.mark.parametrize("fill", ["maps", "copy", "recompute"])
 @pytest.mark.parametrize("lam", [0.05, 0.3])
 def test_each_fill_gives_what_its_stand_ins_give_without_a_cache(gpt2, gpt2_maps, fill, lam):
-    found = generate(
-        gpt2, gpt2_maps, PROMPTS, exit=lam, mean_length=9.0, fill=fill, max_new_tokens=10, repeats=1
-    )
+    found = generate(gpt2, gpt2_maps, PROMPTS, exit_threshold=lam, fill=fill, **TEN)
     stand_in = {
         "maps": lambda x, l, j: x if l == j else x @ gpt2_maps[l, j],
         "copy": lambda x, l, j: x,
@@ -192,9 +187,7 @@ def test_each_fill_gives_what_its_stand_ins_give_without_a_cache(gpt2, gpt2_maps
 @pytest.mark.parametrize("fill", ["copy", "recompute"])
 def test_grouped_heads_and_rotation_are_stored_as_without_a_cache(llama, fill):
     lam = 0.02
-    found = generate(
-        llama, None, PROMPTS, exit=lam, mean_length=9.0, fill=fill, max_new_tokens=10, repeats=1
-    )
+    found = generate(llama, None, PROMPTS, exit_threshold=lam, fill=fill, **TEN)
     decide = confidence(llama, lambda x, l: x, lam, 9.0)
     stand_in = (lambda x, l, j: x) if fill == "copy" else None
     for text, prompt in zip(found.texts, PROMPTS, strict=True):
@@ -204,7 +197,7 @@ def test_grouped_heads_and_rotation_are_stored_as_without_a_cache(llama, fill):
 
 
 def test_a_batch_is_what_its_prompts_are_alone(gpt2, gpt2_maps):
-    how = {"exit": 0.2, "mean_length": 8.0, "max_new_tokens": 12, "repeats": 1}
+    how: Any = {"exit_threshold": 0.2, "mean_length": 8.0, "max_new_tokens": 12, "repeats": 1}
     together = generate(gpt2, gpt2_maps, PROMPTS, **how)
     for text, prompt in zip(together.texts, PROMPTS, strict=True):
         alone = generate(gpt2, gpt2_maps, prompt, **how).texts[0]
@@ -221,12 +214,12 @@ def test_blocks_after_the_exit_do_not_run(gpt2, gpt2_maps, monkeypatch):
             lambda *_, l=l: calls.__setitem__(l, calls[l] + 1)
         )
     monkeypatch.setattr(generating, "run", lambda *a, **k: running)
-    generate(gpt2, gpt2_maps, "cats", exit=1, max_new_tokens=6, repeats=1)
+    generate(gpt2, gpt2_maps, "cats", exit_layer=1, max_new_tokens=6, repeats=1)
     assert calls[1] == calls[2] < calls[0]  # blocks 1 and 2: prompts and the full model only
 
 
 def test_a_fixed_exit_answers_from_its_state_through_the_map(gpt2, gpt2_maps):
-    found = generate(gpt2, gpt2_maps, PROMPTS[1], exit=1, max_new_tokens=8, repeats=1)
+    found = generate(gpt2, gpt2_maps, PROMPTS[1], exit_layer=1, max_new_tokens=8, repeats=1)
     assert found.texts[0].blocks == (3, *[1] * (len(found.texts[0].blocks) - 1))
     assert found.histogram == (0, len(found.texts[0].ids) - 1, 0, 1)
 
@@ -254,21 +247,20 @@ def test_what_cannot_generate_is_refused_in_a_sentence(gpt2, gpt2_maps, llama, c
         generate(llama, gpt2_maps, "a")
     final = fit(gpt2, corpus, pairs="final")
     with pytest.raises(MapsError, match="all pairs"):
-        generate(gpt2, final, "a", exit=0.5, fill="maps")
-    assert (
-        generate(gpt2, final, "a", exit=1, max_new_tokens=2, repeats=1).settings["fill"] == "copy"
-    )
+        generate(gpt2, final, "a", exit_threshold=0.5, fill="maps")
+    found = generate(gpt2, final, "a", exit_layer=1, max_new_tokens=2, repeats=1)
+    assert found.settings["fill"] == "copy"
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"exit": 4}, "no exit after 4 blocks"),
-        ({"exit": -1}, "no exit after -1"),
-        ({"exit": True}, "whole number"),
-        ({"exit": math.nan}, "must be a number"),
-        ({"exit": "0.5"}, "whole number"),
-        ({"exit": 0.5, "layers": [9]}, "layer 9"),
+        ({"exit_layer": 4}, "no exit after 4 blocks"),
+        ({"exit_layer": -1}, "no exit after -1"),
+        ({"exit_layer": True}, "whole number"),
+        ({"exit_threshold": math.nan}, "must be a number"),
+        ({"exit_layer": "0.5"}, "whole number"),
+        ({"exit_threshold": 0.5, "layers": [9]}, "layer 9"),
         ({"fill": "zeros"}, "unknown fill"),
         ({"mean_length": 0.0}, "mean_length"),
         ({"max_new_tokens": 0}, "max_new_tokens"),
@@ -296,3 +288,21 @@ def test_a_gain_that_some_run_does_not_show_is_none():
     assert verdict((1.0, 1.1), (2.0, 2.2)).startswith("2.00 times as fast")
     assert "noise" in verdict((1.0, 2.5), (2.0, 2.2))
     assert verdict((2.0,), (1.0,)).startswith("No gain in time:")
+
+
+def test_a_block_and_a_lambda_have_names_of_their_own(gpt2, gpt2_maps):
+    """exit=1 was a block and exit=1.0 a λ: the same number as either is said by name."""
+    how: Any = {"max_new_tokens": 3, "repeats": 1}
+    blocks = generate(gpt2, gpt2_maps, "cats", exit_layer=1, **how).settings
+    sure = generate(gpt2, gpt2_maps, "cats", exit_threshold=1, **how).settings
+    assert (blocks["rule"], blocks["at"]) == ("fixed", 1)
+    assert (sure["rule"], sure["at"]) == ("confidence", 1.0)
+    for number in (1, 1.0, 0.3):
+        with pytest.raises(EmbspaceError, match="say exit_layer for blocks, exit_threshold"):
+            generate(gpt2, gpt2_maps, "cats", exit=number)  # type: ignore[arg-type]
+    with pytest.raises(EmbspaceError, match="one of exit, exit_layer and exit_threshold"):
+        generate(gpt2, gpt2_maps, "cats", exit_layer=1, exit_threshold=0.5)
+    with pytest.raises(EmbspaceError, match="whole number"):
+        generate(gpt2, gpt2_maps, "cats", exit_layer=1.0)  # type: ignore[arg-type]
+    with pytest.raises(EmbspaceError, match="λ must be a number"):
+        generate(gpt2, gpt2_maps, "cats", exit_threshold=float("nan"))
