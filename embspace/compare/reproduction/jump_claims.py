@@ -95,7 +95,7 @@ def saved(found: Measured, *, rule: str) -> Answer:
     """Exits through mat save more layers than exits of states as they are."""
     rows = {row["map"]: row for row in found["choices"] if row["rule"] == rule}
     by_map = [
-        curve(f"saved by {name}", {"": rows[name]} if name in rows else {}, "saved")
+        curve(f"saved by {name}", {"": rows[name]} if name in rows else {}, "saved_at_target")
         for name in ("mat", "id")
     ]
     return everywhere(*by_map, percent=True)

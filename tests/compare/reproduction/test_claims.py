@@ -193,7 +193,8 @@ def test_linear_parts_are_compared_with_one_map_from_layer_7_of_24_on():
 
 def test_nothing_saved_by_either_is_undecided():
     choices = [
-        {"rule": "fixed", "map": m, "saved": 0.0, "saved_interval": [0, 0]} for m in ("mat", "id")
+        {"rule": "fixed", "map": m, "saved_at_target": 0.0, "saved_at_target_interval": [0, 0]}
+        for m in ("mat", "id")
     ]
     assert verdict("exit-fixed", {"choices": choices}).verdict == TIED
     assert verdict("exit", {"choices": choices}).verdict == VOID
