@@ -11,7 +11,7 @@ from .output import Output
 from .ranges import Spans, layer_spans
 
 if TYPE_CHECKING:
-    from embspace.projection.reader import ReadableModel
+    from embspace.read.reader import ReadableModel
 
 
 def _layers(model: "ReadableModel", spans: Spans | None) -> list[int] | None:
@@ -46,7 +46,7 @@ def command(
         embspace check
         embspace check gpt2 --layers 0,11 --json
     """
-    from embspace.models.certify import certify
+    from embspace.live.certificate import certify
 
     model = opening.open_unproved()
     chosen = _layers(model, layers)

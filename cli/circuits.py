@@ -12,11 +12,11 @@ from .spelling import tell_spellings
 from .terminal import say
 
 if TYPE_CHECKING:
-    from embspace.compare.grades import Grades
-    from embspace.models.memory import Needs
+    from embspace.evidence.grades import Grades
+    from embspace.memory import Needs
     from embspace.notation import Circuit
-    from embspace.projection.circuits import CircuitPairs
-    from embspace.projection.reader import ReadableModel
+    from embspace.read.circuits import CircuitPairs
+    from embspace.read.reader import ReadableModel
 
 WAY_OUT = "leave tokens out with --filter words, or use --dtype float32."
 TABLE, LINE = 30, 5  # pairs shown unless --top says otherwise
@@ -39,7 +39,7 @@ def read_heads(
     **search: Any,
 ) -> None:
     """One head's tables, or a line a circuit over many heads."""
-    from embspace.report.noise import noise_of_pairs
+    from embspace.show.noise import noise_of_pairs
 
     if distance is not None and circuit == "vo":
         raise click.UsageError("--distance applies to the QK circuit only.")
@@ -105,7 +105,7 @@ def _needs(
     search: dict[str, Any],
 ) -> "Needs":
     """What the work needs; raises EmbspaceError for what does not exist."""
-    from embspace.projection.needs import needs_of_circuits, needs_of_rows
+    from embspace.read.forecast import needs_of_circuits, needs_of_rows
 
     n = len(_places(model, layer, head)) * n_circuits
     mask = model.vocabulary.mask(search["filters"])
@@ -124,8 +124,8 @@ def _shown(
     grades: "Grades | None",
 ) -> tuple[Any, Any]:
     """How a line looks, and what stands above the lines."""
-    from embspace.report.headings import heading_of_pairs
-    from embspace.report.lines import PairLine
+    from embspace.show.headings import heading_of_pairs
+    from embspace.show.lines import PairLine
 
     line = partial(PairLine, noise=noise, grades=grades)
     return line, heading_of_pairs(model, len(places), circuits, settings, grades)
@@ -133,7 +133,7 @@ def _shown(
 
 def _grades(model: "ReadableModel", how: dict[str, Any]) -> "Grades | None":
     """Grades of these readings that `embspace evidence trust` left, if it was run."""
-    from embspace.compare.grades import recall
+    from embspace.evidence.grades import recall
 
     if how["inverse"] != "transpose" or how["distance"] is not None:
         return None
@@ -144,7 +144,7 @@ def _trust(
     grades: "Grades | None", place: tuple[int, int], circuits: "tuple[Circuit, ...]"
 ) -> tuple[str, ...]:
     """One head's grades as a note."""
-    from embspace.report.view import shown
+    from embspace.show.view import shown
 
     if grades is None:
         return ()

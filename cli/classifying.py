@@ -38,9 +38,9 @@ def data_options(command: Command) -> Command:
 
 def train(opening: Opening, output: Output, *, data: str, out: str, **how: Any) -> None:
     """Open the model, fine-tune it, show how it went."""
-    from embspace.compare.tuning.finetuning import finetune
-    from embspace.compare.tuning.folder import check_out
-    from embspace.models.files import path_of
+    from embspace.between.classifier_folder import check_out
+    from embspace.between.finetune import finetune
+    from embspace.weights.json_files import path_of
 
     folder = path_of(out)
     check_out(folder, resume=how["resume"])
@@ -53,8 +53,8 @@ def join(
     openings: tuple[Opening, Opening], output: Output, *, plot: str | None, data: str, **how: Any
 ) -> None:
     """Open both models, sweep over the cuts, show the result and draw it."""
-    from embspace.compare.stitching.sweep import stitch
-    from embspace.report.plots.stitching import plot_stitching
+    from embspace.between.stitch import stitch
+    from embspace.show.plots.stitching import plot_stitching
 
     a, b = (opening.open() for opening in openings)
     result = stitch(a, b, data, watch=watched("batches"), **how)
@@ -63,8 +63,8 @@ def join(
 
 def compare(openings: tuple[Opening, Opening], output: Output, **how: Any) -> None:
     """Open the base, and the tuned model unless it is an adapter; show what changed."""
-    from embspace.compare.difference.adapter import is_adapter
-    from embspace.compare.difference.changes import diff
+    from embspace.between.adapter import is_adapter
+    from embspace.between.diff import diff
 
     base, name = openings[0].open(), openings[1].model
     tuned = name if is_adapter(name) else openings[1].open()
@@ -82,7 +82,7 @@ def watched(what: str) -> Callable[[Iterable[None], int], Iterator[None]]:
     """Steps with a bar on stderr; an interrupt that a library swallowed ends them."""
 
     def watch(steps: Iterable[None], total: int) -> Iterator[None]:
-        from embspace.report.progress import tracked
+        from embspace.show.progress import tracked
 
         for step in tracked(steps, total, what, console(stderr=True)):
             stop_if_interrupted()

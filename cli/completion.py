@@ -5,7 +5,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from embspace.models.aliases import ALIASES, bundled_names
+from embspace.weights.aliases import ALIASES, bundled_names
 
 FILTERS = {
     "ascii": "printable ASCII",

@@ -66,8 +66,8 @@ def _measure(
     plot: str | None,
 ) -> None:
     from embspace.checking import index
-    from embspace.projection.concepts import concept, topic_ids
-    from embspace.projection.needs import needs_of_vectors
+    from embspace.evidence.concepts import concept, topic_ids
+    from embspace.read.forecast import needs_of_vectors
 
     def needs(model: Any) -> Any:
         if layer is not None:

@@ -63,13 +63,13 @@ def _measure(
     seed: int,
     plot: str | None,
 ) -> None:
-    from embspace.projection.inverse import KEPT, inverse_check, needs_of_inverse
+    from embspace.evidence.inverse import KEPT, inverse_check, needs_of_inverse
 
     way_out = "measure fewer with --vectors."
     model = opening.open(lambda m: needs_of_inverse(m, vectors, len(keep or KEPT)), way_out)
     states = None
     if text is not None:
-        from embspace.compare.hidden import hidden_states
+        from embspace.evidence.hidden_states import hidden_states
 
         corpus = read_some(model, text, texts, column)
         with working(f"running the model on {len(corpus)} texts"):

@@ -59,8 +59,8 @@ def measure(
     plot: str | None,
 ) -> None:
     """Run the model, then compare layer by layer."""
-    from embspace.compare.overlap import Overlaps
-    from embspace.projection.needs import needs_of_vectors
+    from embspace.evidence.state_overlap import Overlaps
+    from embspace.read.forecast import needs_of_vectors
 
     def needs(model: Any) -> Any:
         n = texts * per_text

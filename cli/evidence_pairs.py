@@ -61,8 +61,8 @@ def _measure(
     plot: str | None,
 ) -> None:
     from embspace.checking import index
-    from embspace.projection.needs import needs_of_vectors
-    from embspace.projection.similar import gathered, pair_similarities
+    from embspace.evidence.matching_pairs import gathered, pair_similarities
+    from embspace.read.forecast import needs_of_vectors
 
     def needs(model: Any) -> Any:
         if layer is not None:

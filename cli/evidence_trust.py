@@ -56,8 +56,8 @@ def _measure(
     norm: Any,
     plot: str | None,
 ) -> None:
-    from embspace.compare.grades import remember
-    from embspace.compare.trust import Trusting
+    from embspace.evidence.grades import remember
+    from embspace.evidence.trust import Trusting
 
     model = opening.open()
     corpus = read_some(model, text, texts, column)

@@ -15,7 +15,7 @@ WAY_OUT = "measure fewer vectors, or use --dtype float32."
 
 def followed(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
     """The items as they come, counted on stderr."""
-    from embspace.report.progress import tracked
+    from embspace.show.progress import tracked
 
     yield from tracked(items, total, what, console(stderr=True))
 
@@ -24,7 +24,7 @@ def finish(output: Output, result: "Result", plot: str | None) -> None:
     """Show or export the result, drawn where asked."""
     output.one(result)
     if plot is not None:
-        from embspace.report.plots.evidence import plot_evidence
+        from embspace.show.plots.evidence import plot_evidence
 
         plot_evidence(result, plot)
         say(f"wrote {plot}")

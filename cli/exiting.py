@@ -9,9 +9,9 @@ from .terminal import say
 from .texts import Reading
 
 if TYPE_CHECKING:
-    from embspace.mapping.maps import Maps
-    from embspace.models.corpus import Corpus
-    from embspace.models.model import Model
+    from embspace.maps.maps import Maps
+    from embspace.text.corpus import Corpus
+    from embspace.weights.model import Model
 
 
 def leave_early(
@@ -26,11 +26,11 @@ def leave_early(
     **how: Any,
 ) -> None:
     """Count early exits and draw them; or generate text with the exit that was chosen."""
-    from embspace.mapping.exiting.exits import exits
+    from embspace.shorten.early_exit import exits
 
     model = opening.open()
     if generate is not None:
-        from embspace.mapping.exiting.generating import require_prompts
+        from embspace.shorten.generation import require_prompts
 
         require_prompts(model, [generate], tokens)
     corpus = reading.corpus(model)
@@ -40,12 +40,12 @@ def leave_early(
     if generate is None:
         output.one(result)
     else:
-        from embspace.mapping.exiting.generating import generate as write
+        from embspace.shorten.generation import generate as write
 
         how = {"max_new_tokens": tokens, "compare_fills": True, "run_dtype": reading.run_dtype}
         output.one(write(model, found, generate, exit=result, **how))
     if plot:
-        from embspace.report.plots.exits import plot_exits
+        from embspace.show.plots.exits import plot_exits
 
         plot_exits(result, plot)
         say(f"wrote {plot}")
@@ -62,8 +62,8 @@ def alternate_blocks(
     **how: Any,
 ) -> None:
     """Measure schedules, show and draw them."""
-    from embspace.mapping.alternation.alternating import alternate
-    from embspace.mapping.alternation.schedules import FAMILIES, parsed
+    from embspace.shorten.alternation import alternate
+    from embspace.shorten.schedules import FAMILIES, parsed
 
     model = opening.open()
     for name in schedules:
@@ -81,7 +81,7 @@ def alternate_blocks(
         )
     output.one(result)
     if plot:
-        from embspace.report.plots.exits import plot_alternation
+        from embspace.show.plots.exits import plot_alternation
 
         plot_alternation(result, plot)
         say(f"wrote {plot}")
@@ -98,8 +98,8 @@ def maps_for(model: "Model", corpus: "Corpus", maps: str | None, reading: Readin
 
     Caches of skipped blocks are filled through them.
     """
-    from embspace.mapping.halves import halves
-    from embspace.mapping.maps import Maps
+    from embspace.maps.maps import Maps
+    from embspace.shorten.halves import halves
 
     if maps is not None:
         return Maps.load(maps, model)

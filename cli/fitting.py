@@ -17,11 +17,11 @@ from .terminal import say
 from .texts import Reading
 
 if TYPE_CHECKING:
-    from embspace.mapping.distributed import Group
-    from embspace.mapping.fitting import Check
-    from embspace.mapping.maps import Maps
-    from embspace.models.corpus import Corpus
-    from embspace.models.model import Model
+    from embspace.maps.distributed import Group
+    from embspace.maps.fit import Check
+    from embspace.maps.maps import Maps
+    from embspace.text.corpus import Corpus
+    from embspace.weights.model import Model
 
 
 def fit_maps(
@@ -35,8 +35,8 @@ def fit_maps(
 ) -> None:
     """Fit, keep the file, show r² by pair."""
     from embspace.cache import alone
-    from embspace.mapping.distributed import process_group
-    from embspace.models.files import path_of
+    from embspace.maps.distributed import process_group
+    from embspace.weights.json_files import path_of
 
     path = path_of(out or default_maps(opening.model))
     if how["resume"] and not overwrite and _is_finished(path):
@@ -75,7 +75,7 @@ def _is_finished(path: Path) -> bool:
 
 
 def _show_finished(path: Path, output: Output) -> None:
-    from embspace.mapping.maps import Maps
+    from embspace.maps.maps import Maps
 
     output.one(Maps.load(path))
     say(f"{path} is finished: there is nothing to go on with.")
@@ -105,7 +105,7 @@ def _fitted(
     opening: Opening, reading: Reading, group: "Group", path: Path, *, kind: str, **how: Any
 ) -> "Maps":
     """The maps; refined ones in the first process only."""
-    from embspace.mapping.fitting import fit
+    from embspace.maps.fit import fit
 
     model = opening.open()
     corpus = reading.corpus(model)
@@ -153,15 +153,15 @@ def _require_refinable(how: dict[str, Any], reading: Reading) -> None:
 
 def _require_start(model: "Model", corpus: "Corpus", reading: Reading, rows: int | None) -> None:
     """The same for what the model and the text decide."""
-    from embspace.mapping.lines import split_lines
-    from embspace.mapping.refine import require_refinable
+    from embspace.maps.refine import require_refinable
+    from embspace.text.splits import split_lines
 
     lines = split_lines(corpus, fit=reading.lines(corpus), seed=reading.seed).fit
     require_refinable(model, len(lines[:rows]))
 
 
 def _refined(model: "Model", maps: "Maps", corpus: "Corpus", reading: Reading) -> "Maps":
-    from embspace.mapping.refine import refine
+    from embspace.maps.refine import refine
 
     with Followed() as bar:
         return refine(

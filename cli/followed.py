@@ -38,7 +38,7 @@ class Beat:
 
 def beating(what: str) -> AbstractContextManager[Any]:
     """Plain lines that say what is being done, where stderr is no terminal that shows a spinner."""
-    from embspace.report.progress import moving
+    from embspace.show.progress import moving
 
     start = time.monotonic()
 
@@ -107,7 +107,7 @@ class Followed:
         self._stack = ExitStack()
 
     def __enter__(self) -> "Followed":
-        from embspace.report.progress import bar, moving
+        from embspace.show.progress import bar, moving
 
         screen = console(stderr=True)
         if moving(screen):

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from embspace.cache import cache_folder
-from embspace.models.aliases import ALIASES, DEFAULT_SAMPLE, bundled, bundled_names
-from embspace.models.families import BY_TYPE
-from embspace.models.files import path_of
+from embspace.weights.aliases import ALIASES, DEFAULT_SAMPLE, bundled, bundled_names
+from embspace.weights.json_files import path_of
+from embspace.weights.registry import BY_TYPE
 
 from .places import snapshot
 

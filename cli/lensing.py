@@ -39,8 +39,8 @@ def look_at_prompt(
 ) -> None:
     """Grids of a prompt; files of them where asked for."""
     from embspace.cache import write_atomically
-    from embspace.mapping.lens.lensing import TOP, lens
-    from embspace.models.corpus import read_corpus
+    from embspace.maps.lens import TOP, lens
+    from embspace.text.corpus import read_corpus
 
     if how["generate"] and (how["positions"] is not None or how["inside"]):
         raise click.UsageError("--generate takes none of --positions and --inside.")
@@ -63,12 +63,12 @@ def look_at_prompt(
         )
     output.one(result)
     if page:
-        from embspace.report.lens_page import lens_page
+        from embspace.show.lens_page import lens_page
 
         write_atomically(page, lens_page(result))
         say(f"wrote {page}")
     if plot:
-        from embspace.report.plots.lens import plot_lens
+        from embspace.show.plots.lens import plot_lens
 
         plot_lens(result, plot)
         say(f"wrote {plot}")
@@ -89,8 +89,8 @@ def compare_on_text(
     **of_prompt: Any,
 ) -> None:
     """Lenses on the same held-out positions."""
-    from embspace.compare.lenses import DEFAULT, compare_lenses
-    from embspace.models.corpus import default_corpus, read_corpus
+    from embspace.maps.lens_comparison import DEFAULT, compare_lenses
+    from embspace.text.corpus import default_corpus, read_corpus
 
     wrong = [OF_PROMPT[name] for name, value in of_prompt.items() if value]
     if wrong:
@@ -111,7 +111,7 @@ def compare_on_text(
         )
     output.one(result)
     if plot:
-        from embspace.report.plots.lens import plot_lenses
+        from embspace.show.plots.lens import plot_lenses
 
         plot_lenses(result, plot)
         say(f"wrote {plot}")
@@ -120,7 +120,7 @@ def compare_on_text(
 def _page(html: str) -> Path:
     """Refuse a page that could not be written before the work starts, not after."""
     from embspace.cache import require_file
-    from embspace.models.files import path_of
+    from embspace.weights.json_files import path_of
 
     require_file(html)
     return path_of(html)

@@ -23,12 +23,12 @@ def command(output: Output, files: tuple[str, ...], prune: bool) -> None:
         embspace maps my.maps
         embspace maps --prune
     """
-    from embspace.mapping.cached import forget, named, remembered
-    from embspace.mapping.inventory import kept_maps
-    from embspace.report.inventory import size
+    from embspace.maps.inventory import kept_maps
+    from embspace.maps.remembered import forget, named, remembered
+    from embspace.show.inventory import size
 
     if files and not prune:
-        from embspace.mapping.maps import Maps
+        from embspace.maps.maps import Maps
 
         output.several("maps", [Maps.load(path) for path in files])
         return

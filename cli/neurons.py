@@ -11,11 +11,11 @@ from .output import Output
 from .terminal import show
 
 if TYPE_CHECKING:
-    from embspace.models.memory import Needs
-    from embspace.projection.neurons import NeuronTokens
-    from embspace.projection.reader import ReadableModel
-    from embspace.projection.related import RelatedPairs
-    from embspace.projection.vectors import FeedForwardReading
+    from embspace.memory import Needs
+    from embspace.read.neurons import NeuronTokens
+    from embspace.read.reader import ReadableModel
+    from embspace.read.related import RelatedPairs
+    from embspace.read.vectors import FeedForwardReading
 
 Place = tuple[int, int | str | None]  # layer, expert
 WAY_OUT = "read one --layer or --expert at a time, with --dtype float32."
@@ -61,7 +61,7 @@ class _Readings:
     """The feed-forward layers or experts asked for, opened one after the other."""
 
     def __init__(self, model: "ReadableModel", places: list[Place], norm: Any) -> None:
-        from embspace.projection.vectors import FeedForwardReading
+        from embspace.read.vectors import FeedForwardReading
 
         self.model, self.places, self.norm = model, places, norm
         self.first = FeedForwardReading(model, *places[0], norm)
@@ -93,8 +93,8 @@ def _needs(
     filters: tuple[str, ...],
 ) -> "Needs":
     """What the work needs; raises EmbspaceError for what does not exist."""
-    from embspace.projection.needs import needs_of_neurons
-    from embspace.projection.vectors import FeedForwardReading
+    from embspace.read.forecast import needs_of_neurons
+    from embspace.read.vectors import FeedForwardReading
 
     places = _places(model, layer, expert)
     FeedForwardReading(model, *places[0])  # refuses a layer or an expert that does not exist
@@ -103,16 +103,16 @@ def _needs(
 
 
 def _one(output: Output, readings: _Readings, neuron: int, k: int, filters: Any) -> None:
-    from embspace.projection.neurons import read_neurons
+    from embspace.read.neurons import read_neurons
 
     found = [r for e in readings for r in read_neurons(e, [neuron], k, filters=filters)]
     output.several("neurons", found)
 
 
 def _many(output: Output, readings: _Readings, few: int, k: int, filters: Any) -> None:
-    from embspace.report.headings import heading_of_neurons
-    from embspace.report.lines import NeuronLine
-    from embspace.report.noise import noise_of_vectors
+    from embspace.show.headings import heading_of_neurons
+    from embspace.show.lines import NeuronLine
+    from embspace.show.noise import noise_of_vectors
 
     results = _sharpest(readings, few, k, filters)
     n = min(few, len(readings.first.values))
@@ -124,7 +124,7 @@ def _many(output: Output, readings: _Readings, few: int, k: int, filters: Any) -
 def _sharpest(
     readings: "Iterable[FeedForwardReading]", few: int, k: int, filters: Any
 ) -> "Iterator[NeuronTokens]":
-    from embspace.projection.neurons import read_neurons, sharpest
+    from embspace.read.neurons import read_neurons, sharpest
 
     for reading in readings:
         chosen = sharpest(reading, few, filters=filters)
@@ -132,9 +132,9 @@ def _sharpest(
 
 
 def _related(output: Output, readings: _Readings, absolute: bool) -> None:
-    from embspace.projection.related import related_pairs
-    from embspace.report.headings import heading_of_related, summary_of_related
-    from embspace.report.lines import RelatedLine
+    from embspace.read.related import related_pairs
+    from embspace.show.headings import heading_of_related, summary_of_related
+    from embspace.show.lines import RelatedLine
 
     if len(readings) == 1:
         output.one(related_pairs(readings.first, absolute=absolute))

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from embspace.errors import CannotRunError, CertificateError, ModelError, ResourceError
-from embspace.models.aliases import bundled
-from embspace.models.files import path_of
+from embspace.weights.aliases import bundled
+from embspace.weights.json_files import path_of
 
 from .interrupt import stop_if_interrupted
 from .terminal import console, say
 
 if TYPE_CHECKING:
-    from embspace.models.memory import Needs
-    from embspace.projection.reader import ReadableModel
+    from embspace.memory import Needs
+    from embspace.read.reader import ReadableModel
 
 WORTH_SAYING = 5.0  # seconds
 MUCH = 2 << 30  # bytes
@@ -39,7 +39,7 @@ class Opening:
         `needs` also refuses what does not exist in the model: before the proof, which takes longer.
         Raises EmbspaceError, ResourceError with `way_out` among them.
         """
-        from embspace.report.view import model_name
+        from embspace.show.view import model_name
 
         model = self.open_unproved()
         model.vocabulary.name = model_name({"model": model.name})  # what messages call it
@@ -82,7 +82,7 @@ def working(what: str) -> AbstractContextManager[Any]:
     """A spinner on stderr that says what is being done; nothing where that is no terminal."""
     from rich.text import Text
 
-    from embspace.report.progress import moving
+    from embspace.show.progress import moving
 
     screen = console(stderr=True)
     return screen.status(Text(what)) if moving(screen) else nullcontext()
@@ -90,7 +90,7 @@ def working(what: str) -> AbstractContextManager[Any]:
 
 def prove(model: "ReadableModel") -> None:
     """The cheap certificate; where no forward pass is possible, a line says so."""
-    from embspace.models.certify import require
+    from embspace.live.certificate import require
 
     try:
         with working("checking the reading against a forward pass"):
@@ -103,7 +103,7 @@ def prove(model: "ReadableModel") -> None:
 
 def announce(needed: "Needs") -> None:
     """Say what long or large work will take."""
-    from embspace.models.memory import gigabytes
+    from embspace.memory import gigabytes
 
     if needed.seconds >= WORTH_SAYING or needed.peak >= MUCH:
         took = f"{duration(needed.seconds)} plus loading"

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from embspace.cache import require_file
-from embspace.models.aliases import DEFAULT_SAMPLE
+from embspace.weights.aliases import DEFAULT_SAMPLE
 
 from . import completion
 from .opening import Opening
@@ -168,7 +168,7 @@ norm_option = click.option(
 def _drawable(ctx: click.Context, parameter: click.Parameter, path: str | None) -> str | None:
     """Refuse a figure that could not be written before the work starts, not after."""
     if path is not None:
-        from embspace.report.plots.figures import require_plot
+        from embspace.show.plots.figures import require_plot
 
         require_plot(path)
     return path

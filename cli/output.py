@@ -54,7 +54,7 @@ class Output:
         self, name: str, results: "list[Any]", noise: float = 0.0, notes: Iterable[str] = ()
     ) -> None:
         """Results of one place as one sheet; JSON is {name: [...]} where there are several."""
-        from embspace.report import together
+        from embspace.show import together
 
         if self.for_people:
             show(together(results, noise, notes))
@@ -73,7 +73,7 @@ class Output:
 
         Nothing is printed before the first result is there: its failure leaves stdout empty.
         """
-        from embspace.report.progress import tracked
+        from embspace.show.progress import tracked
 
         quiet = not self.for_people and self.csv != STDOUT
         where = console(stderr=True) if quiet else bar_console()

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from embspace.errors import ModelError
-from embspace.models.aliases import ALIASES, DEFAULT_SAMPLE, bundled
-from embspace.models.files import path_of
+from embspace.weights.aliases import ALIASES, DEFAULT_SAMPLE, bundled
+from embspace.weights.json_files import path_of
 
 from . import completion
 from .terminal import say

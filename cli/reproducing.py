@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from embspace.models.aliases import DEFAULT_SAMPLE, bundled
+from embspace.weights.aliases import DEFAULT_SAMPLE, bundled
 
 from .followed import Followed
 from .interrupt import stop_if_interrupted
@@ -18,10 +18,10 @@ from .places import model_or_option
 from .terminal import say
 
 if TYPE_CHECKING:
-    from embspace.compare.reproduction.embedding import Cast
-    from embspace.compare.reproduction.steps import Step
-    from embspace.models.corpus import Corpus
-    from embspace.models.model import Model
+    from embspace.evidence.embedding_steps import Cast
+    from embspace.evidence.steps import Step
+    from embspace.text.corpus import Corpus
+    from embspace.weights.model import Model
 
 OTHER_TEXT = "sample:story"
 PAIR, TUNED, KEPT, DATA = (
@@ -56,7 +56,7 @@ def jump(
     opening: Opening, output: Output, texts: tuple[str, ...], *, quick: bool, seed: int, **how: Any
 ) -> None:
     """Open the model and its texts, measure, show the claims."""
-    from embspace.compare.reproduction.jump import QUICK_LINES, jump_steps
+    from embspace.evidence.jump_steps import QUICK_LINES, jump_steps
 
     model = opening.open()
     if not texts and bundled(opening.model):
@@ -72,7 +72,7 @@ def embedding(
     opening: Opening, output: Output, *, quick: bool, seed: int, out: str | None, **given: Any
 ) -> None:
     """Open all models that take part, measure, show the claims."""
-    from embspace.compare.reproduction.embedding import embedding_steps
+    from embspace.evidence.embedding_steps import embedding_steps
 
     resume = given.pop("resume")
     cast = _cast(opening, quick, **given)
@@ -92,7 +92,7 @@ def _cast(
     data: str | None,
 ) -> "Cast":
     """The models by the parts they play; samples where the bundled one is read."""
-    from embspace.compare.reproduction.embedding import Cast, Sizes
+    from embspace.evidence.embedding_steps import Cast, Sizes
 
     if weights_only and text:
         raise click.UsageError("--weights-only takes no --text.")
@@ -113,7 +113,7 @@ def _cast(
 
 
 def _corpus(model: "Model", text: str | None, limit: int | None) -> "Corpus":
-    from embspace.models.corpus import default_corpus, read_corpus
+    from embspace.text.corpus import default_corpus, read_corpus
 
     return default_corpus(model, limit) if text is None else read_corpus(text, limit=limit)
 
@@ -128,8 +128,8 @@ def _run(
     out: str | None,
     resume: bool,
 ) -> None:
-    from embspace.report.reproducing import PAGE, reproduce
-    from embspace.report.view import model_name
+    from embspace.show.reproducing import PAGE, reproduce
+    from embspace.show.view import model_name
 
     name = model_name(models["model"].provenance).replace("/", "--")
     folder = Path(out or f"{paper}-{name}")

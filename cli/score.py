@@ -51,8 +51,8 @@ def command(
         embspace score
         embspace score gpt2 --maps gpt2.maps --text wiki.txt --sentences 9000-11999
     """
-    from embspace.mapping.lines import line_range
-    from embspace.mapping.scoring import score
+    from embspace.maps.score import score
+    from embspace.text.splits import line_range
 
     model = opening.open()
     corpus = reading.corpus(model)
@@ -70,7 +70,7 @@ def command(
         )
     output.one(result)
     if plot:
-        from embspace.report.plots.maps import plot_scores
+        from embspace.show.plots.maps import plot_scores
 
         plot_scores(result, plot)
         say(f"wrote {plot}")

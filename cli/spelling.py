@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from embspace.vocabulary import VocabularySpace
+    from embspace.weights.vocabulary import VocabularySpace
 
 
 def tell_spellings(space: "VocabularySpace", word: str, say: Callable[[str], None]) -> None:
     """Say which spellings of a word are several tokens and therefore left out."""
-    from embspace.report.view import clipped
+    from embspace.show.view import clipped
 
     lookups = space.find(word)
     if any(lookup.single for lookup in lookups):

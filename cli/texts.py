@@ -12,8 +12,8 @@ from .options import seed_option
 from .terminal import say
 
 if TYPE_CHECKING:
-    from embspace.models.corpus import Corpus
-    from embspace.models.model import Model
+    from embspace.text.corpus import Corpus
+    from embspace.weights.model import Model
 
 SOURCES = (
     "a file (one a line), a .jsonl, .csv, .tsv or .parquet file, a folder of .txt, "
@@ -39,11 +39,11 @@ class Reading:
 
     def corpus(self, model: "Model", text: str | None = None) -> "Corpus":
         """The sentences. Raises TextError."""
-        from embspace.models.corpus import default_corpus, read_corpus
+        from embspace.text.corpus import default_corpus, read_corpus
 
         text = text or self.text
         if text == "self":
-            from embspace.models.sampling import sampled
+            from embspace.live.own_text import sampled
 
             say("sampling sentences from the model itself")
             return sampled(model, seed=self.seed)
@@ -53,7 +53,7 @@ class Reading:
 
     def lines(self, corpus: "Corpus") -> range | None:
         """The lines that --sentences names."""
-        from embspace.mapping.lines import line_range
+        from embspace.text.splits import line_range
 
         return None if self.sentences is None else line_range(self.sentences, corpus)
 
@@ -69,7 +69,7 @@ class Reading:
 
     def _positions(self, corpus: "Corpus") -> Any:
         if self.positions_file is not None:
-            from embspace.models.passages import read_positions
+            from embspace.text.passages import read_positions
 
             lines = self.lines(corpus) or range(len(corpus))
             return read_positions(Path(self.positions_file), lines, len(corpus))
@@ -107,7 +107,7 @@ def some_texts_options(n: int) -> Callable[[Any], Any]:
 
 def read_some(model: "Model", text: str | None, n: int, column: str | None) -> "Corpus":
     """The first n sentences, by default of what suits the model. Raises EmbspaceError."""
-    from embspace.models.corpus import default_corpus, read_corpus
+    from embspace.text.corpus import default_corpus, read_corpus
 
     if text is None:
         return default_corpus(model, n)

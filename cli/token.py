@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from embspace.errors import VocabularyError
-from embspace.models.aliases import DEFAULT_SAMPLE
+from embspace.weights.aliases import DEFAULT_SAMPLE
 
 from . import completion
 from . import options as o
@@ -16,9 +16,9 @@ from .places import names_a_model
 from .terminal import say
 
 if TYPE_CHECKING:
-    from embspace.models.memory import Needs
-    from embspace.projection.reader import ReadableModel
-    from embspace.projection.token import TokenReading
+    from embspace.memory import Needs
+    from embspace.read.reader import ReadableModel
+    from embspace.read.token import TokenReading
 
 WAY_OUT = "use --dtype float32, or a machine with more memory."
 TOP = 20
@@ -94,7 +94,7 @@ def command(
 
 def _needs(model: "ReadableModel", words: tuple[str, ...], filters: tuple[str, ...]) -> "Needs":
     """What the work needs; raises EmbspaceError for a wrong filter, or where no word is a token."""
-    from embspace.projection.needs import needs_of_token
+    from embspace.read.forecast import needs_of_token
 
     model.vocabulary.mask(filters)
     bad: list[VocabularyError] = []

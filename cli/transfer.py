@@ -31,8 +31,8 @@ def command(
         embspace transfer
         embspace transfer gpt2 --text wiki.txt --other news.txt --json
     """
-    from embspace.mapping.transfer import transfer
-    from embspace.models.aliases import bundled
+    from embspace.maps.transfer import transfer
+    from embspace.weights.aliases import bundled
 
     if other is None and bundled(opening.model) is None:
         raise click.UsageError("give two texts: --text A --other B.")

@@ -11,8 +11,8 @@ from .output import Output
 from .places import place_argument
 
 if TYPE_CHECKING:
-    from embspace.models.memory import Needs
-    from embspace.projection.reader import ReadableModel
+    from embspace.memory import Needs
+    from embspace.read.reader import ReadableModel
 
 TABLE, LINE = 20, 8  # tokens of each end shown unless --top says otherwise
 
@@ -54,9 +54,9 @@ def command(
     if index is not None:
         output.one(group[index].top_tokens(top or TABLE, filters=filters))
         return
-    from embspace.report.headings import heading_of_vectors
-    from embspace.report.lines import VectorLine
-    from embspace.report.noise import noise_of_vectors
+    from embspace.show.headings import heading_of_vectors
+    from embspace.show.lines import VectorLine
+    from embspace.show.noise import noise_of_vectors
 
     found = group.top_tokens(top or LINE, filters=filters)
     line = partial(VectorLine, noise=noise_of_vectors(model.vocabulary, filters))
@@ -74,7 +74,7 @@ def _needs(
 ) -> "Needs":
     """What the work needs; raises EmbspaceError for what does not exist."""
     from embspace.errors import EmbspaceError
-    from embspace.projection.needs import needs_of_vectors
+    from embspace.read.forecast import needs_of_vectors
 
     model.heads[layer, head]
     model.vocabulary.mask(filters)

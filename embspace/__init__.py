@@ -6,50 +6,50 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 if TYPE_CHECKING:
-    from .compare import evidence as evidence
-    from .compare.alignment import align as align
-    from .compare.difference.changes import diff as diff
-    from .compare.stitching.sweep import stitch as stitch
-    from .compare.tuning.finetuning import finetune as finetune
+    from .between.alignment import align as align
+    from .between.diff import diff as diff
+    from .between.finetune import finetune as finetune
+    from .between.stitch import stitch as stitch
     from .errors import EmbspaceError as EmbspaceError
-    from .mapping.alternation.alternating import alternate as alternate
-    from .mapping.exiting.exits import exits as exits
-    from .mapping.exiting.generating import generate as generate
-    from .mapping.fitting import fit as fit
-    from .mapping.lens.lensing import lens as lens
-    from .mapping.maps import Maps as Maps
-    from .mapping.refine import refine as refine
-    from .mapping.scoring import score as score
-    from .mapping.submodules import submodules as submodules
-    from .mapping.transfer import transfer as transfer
-    from .models.certify import certify as certify
-    from .models.families import Family as Family
-    from .projection.reader import ReadableModel as ReadableModel
-    from .projection.reader import load as load
-    from .vocabulary import VocabularySpace as VocabularySpace
+    from .evidence import experiments as evidence
+    from .live.certificate import certify as certify
+    from .maps.fit import fit as fit
+    from .maps.lens import lens as lens
+    from .maps.maps import Maps as Maps
+    from .maps.refine import refine as refine
+    from .maps.score import score as score
+    from .maps.transfer import transfer as transfer
+    from .read.reader import ReadableModel as ReadableModel
+    from .read.reader import load as load
+    from .shorten.alternation import alternate as alternate
+    from .shorten.early_exit import exits as exits
+    from .shorten.generation import generate as generate
+    from .shorten.submodules import submodules as submodules
+    from .weights.registry import Family as Family
+    from .weights.vocabulary import VocabularySpace as VocabularySpace
 
 _WHERE = {
     "EmbspaceError": "errors",
-    "Family": "models.families",
-    "Maps": "mapping.maps",
-    "ReadableModel": "projection.reader",
-    "VocabularySpace": "vocabulary",
-    "align": "compare.alignment",
-    "alternate": "mapping.alternation.alternating",
-    "certify": "models.certify",
-    "diff": "compare.difference.changes",
-    "evidence": "compare.evidence",
-    "exits": "mapping.exiting.exits",
-    "finetune": "compare.tuning.finetuning",
-    "fit": "mapping.fitting",
-    "generate": "mapping.exiting.generating",
-    "lens": "mapping.lens.lensing",
-    "load": "projection.reader",
-    "refine": "mapping.refine",
-    "score": "mapping.scoring",
-    "stitch": "compare.stitching.sweep",
-    "submodules": "mapping.submodules",
-    "transfer": "mapping.transfer",
+    "Family": "weights.registry",
+    "Maps": "maps.maps",
+    "ReadableModel": "read.reader",
+    "VocabularySpace": "weights.vocabulary",
+    "align": "between.alignment",
+    "alternate": "shorten.alternation",
+    "certify": "live.certificate",
+    "diff": "between.diff",
+    "evidence": "evidence.experiments",
+    "exits": "shorten.early_exit",
+    "finetune": "between.finetune",
+    "fit": "maps.fit",
+    "generate": "shorten.generation",
+    "lens": "maps.lens",
+    "load": "read.reader",
+    "refine": "maps.refine",
+    "score": "maps.score",
+    "stitch": "between.stitch",
+    "submodules": "shorten.submodules",
+    "transfer": "maps.transfer",
 }
 __all__ = [
     "EmbspaceError",

@@ -31,7 +31,7 @@ class Record:
 class Result(Record, ABC):
     """Base of all results: frozen, with `to_dict`, `to_json`, `to_csv` and a rich and HTML view.
 
-    How a result looks is decided in `embspace.report`, which is looked up only when it is shown.
+    How a result looks is decided in `embspace.show`, which is looked up only when it is shown.
     """
 
     @abstractmethod
@@ -68,10 +68,10 @@ class Result(Record, ABC):
         return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
     def __rich__(self) -> Any:
-        return import_module("embspace.report").as_rich(self)
+        return import_module("embspace.show").as_rich(self)
 
     def _repr_html_(self) -> str:
-        return import_module("embspace.report").as_html(self)
+        return import_module("embspace.show").as_html(self)
 
 
 @dataclass(frozen=True)

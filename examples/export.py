@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import embspace
-from embspace.report import as_html
+from embspace.show import as_html
 
 
 def main(name: str = "sample-gpt2", folder: str = ".") -> None:

@@ -8,7 +8,7 @@ import sys
 from rich import print as show
 
 import embspace
-from embspace.models.corpus import read_corpus
+from embspace.text.corpus import read_corpus
 
 
 def main(name: str = "sample-gpt2", file: str = "sample.maps", text: str | None = None) -> None:

@@ -8,7 +8,7 @@ import sys
 from rich import print as show
 
 import embspace
-from embspace.projection.neurons import read_neurons, sharpest
+from embspace.read.neurons import read_neurons, sharpest
 
 
 def main(name: str = "sample-gpt2", layer: str = "2") -> None:

@@ -8,8 +8,8 @@ import sys
 from rich import print as show
 
 import embspace
-from embspace.compare.reproduction.embedding import Cast, embedding_steps
-from embspace.report.reproducing import reproduce
+from embspace.evidence.embedding_steps import Cast, embedding_steps
+from embspace.show.reproducing import reproduce
 
 
 def main(name: str = "sample-gpt2", folder: str = "embedding-claims") -> None:

@@ -9,7 +9,15 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several test processes share few cores
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test reaches a hub
 
+import shutil
+
+import numpy as np
 import pytest
+import torch
+import transformers as hf
+
+from embspace.maps.sums import Plan, Sums
+from embspace.text.corpus import Corpus
 
 TEXT = """The cats and the dogs saw Paris and London. Her brother sings in Rome, \
 his sister in Madrid.
@@ -146,3 +154,112 @@ def awkward(save_model: Callable[..., Path]) -> Path:
         eos_token_id=1,
     )
     return save_model(config, tokenizer=tokenizer)
+
+
+@pytest.fixture
+def copy(tmp_path: Path):
+    """A copy of a model folder that may be damaged."""
+
+    def make(folder: Path, name: str = "copy") -> Path:
+        return Path(shutil.copytree(folder, tmp_path / name))
+
+    return make
+
+
+@pytest.fixture
+def sharded(tiny_gpt2: Path, tmp_path: Path) -> Path:
+    """The small GPT-2 in a dozen shards."""
+    folder = tmp_path / "sharded"
+    live = hf.AutoModelForCausalLM.from_pretrained(tiny_gpt2)
+    live.save_pretrained(folder, max_shard_size="20KB")
+    assert len(list(folder.glob("*.safetensors"))) > 5
+    return folder
+
+
+WORDS = "cats dogs her brother his sister Paris Rome London doctors heal teach grow wheat"
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Corpus:
+    """120 different lines of 2 to 11 words."""
+    words = WORDS.split()
+    lines = (
+        " ".join(words[(7 * n + 5 * t * t + n * t) % len(words)] for t in range(2 + n % 10))
+        for n in range(120)
+    )
+    return Corpus(tuple(f"{line} {n}" for n, line in enumerate(lines)), "lines")
+
+
+@pytest.fixture(scope="session")
+def chain() -> Callable[..., list[np.ndarray]]:
+    """States in which each layer is a linear map of the one before, plus noise."""
+
+    def make(n: int, d: int, layers: int, *, seed: int = 0, mean: float = 0.0, noise: float = 0.3):
+        random = np.random.default_rng(seed)
+        maps = np.random.default_rng(99)
+        found = [random.normal(size=(n, d)) + mean]
+        for _ in range(layers):
+            A = maps.normal(size=(d, d)) / np.sqrt(d)
+            found.append(found[-1] @ A + noise * random.normal(size=(n, d)))
+        return found
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def summed() -> Callable[..., Sums]:
+    """Sums of all pairs of a list of states, added in pieces of a given size."""
+
+    def make(states: list[np.ndarray], pieces: int = 0, *, pairs="all", **options) -> Sums:
+        plan = Plan.of_layers(len(states) - 1, pairs)
+        sums = Sums(plan, states[0].shape[1], **options)
+        n = len(states[0])
+        for start in range(0, n, pieces or n):
+            part = slice(start, start + (pieces or n))
+            sums.add({str(l): torch.from_numpy(x[part].copy()) for l, x in enumerate(states)})
+        return sums
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def altered(tmp_path_factory: pytest.TempPathFactory, byte_tokenizer: Any) -> Callable[..., Path]:
+    """`altered(folder, change)`: the same model with `change(model)` done to its weights."""
+
+    def alter(folder: Path, change: Callable[[Any], None], tokenizer: Any = byte_tokenizer) -> Path:
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            model = AutoModelForCausalLM.from_pretrained(folder)
+            change(model)
+        target = tmp_path_factory.mktemp("altered")
+        model.save_pretrained(target)
+        tokenizer.save_pretrained(target)
+        return target
+
+    return alter
+
+
+@pytest.fixture(scope="session")
+def reviews() -> Any:
+    """Labelled texts that even a small model tells apart, split three ways."""
+    from embspace.text.labelled import Labelled, Split
+
+    def side(first: int, n: int) -> Labelled:
+        texts = [f"{'good' if i % 2 else 'bad'} film {i}" + " ever" * (i % 4) for i in range(n)]
+        named = tuple(f"{text} {first}" for text in texts)
+        return Labelled(named, tuple(i % 2 for i in range(n)), ("negative", "positive"))
+
+    return Split(side(0, 24), side(1, 6), side(2, 12), "made up")
+
+
+@pytest.fixture(scope="session")
+def tuned(tmp_path_factory: pytest.TempPathFactory, tiny_gpt2: Path, reviews: Any) -> Path:
+    """The folder of a classifier made from `tiny_gpt2`: two blocks trained for an epoch."""
+    import embspace
+
+    out = tmp_path_factory.mktemp("tuned") / "classifier"
+    embspace.finetune(embspace.load(tiny_gpt2), reviews, out, blocks=2, epochs=1, batch=8)
+    return out

@@ -9,7 +9,7 @@ import pytest
 
 import embspace
 from embspace import evidence
-from embspace.mapping.fitting import fit
+from embspace.maps.fit import fit
 
 UNKNOWN = "skip_frist"
 TEXT = embspace_data.sentences("reference", 12, 3)

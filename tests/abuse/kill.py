@@ -84,8 +84,8 @@ def child(arguments: list[str], home: Path) -> int:
         sys.stdout, sys.stderr = io.StringIO(), (home / "stderr").open("w")
         from embspace_cli.main import cli
 
-        from embspace.compare.tuning import finetuning
-        from embspace.mapping import fitting
+        from embspace.between import finetune as finetuning
+        from embspace.maps import fit as fitting
 
         fitting.SAVE_EVERY_S = finetuning.SAVE_EVERY = 0.0
         fitting.fit.__kwdefaults__["batch_tokens"] = 256  # many batches, and so many states
@@ -164,8 +164,8 @@ def broken(work: Work, seconds: float, kills: int, draw: random.Random) -> dict[
 def _prepare() -> None:
     """Import what the work needs, so that little of its time is spent on that."""
     for name in (
-        *("embspace_cli.group", "embspace.mapping.lens.lensing", "embspace.projection.reader"),
-        *("embspace.report.reproducing", "embspace.compare.reproduction.embedding"),
+        *("embspace_cli.group", "embspace.maps.lens", "embspace.read.reader"),
+        *("embspace.show.reproducing", "embspace.evidence.embedding_steps"),
     ):
         import_module(name)
     for name in ("GPT2LMHeadModel", "AutoModelForCausalLM", "AutoTokenizer", "TokenizersBackend"):
@@ -180,7 +180,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     _prepare()
-    from embspace.models.aliases import bundled
+    from embspace.weights.aliases import bundled
 
     draw, failed = random.Random(asked.seed), 0
     with folder() as home:

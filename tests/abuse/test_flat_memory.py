@@ -8,11 +8,11 @@ import psutil
 import pytest
 
 import embspace
-from embspace.mapping.lens.lensing import lens
-from embspace.models.corpus import read_corpus
-from embspace.models.passages import passages
-from embspace.models.running import run
-from embspace.models.states import capture
+from embspace.live.capture import capture
+from embspace.live.running import run
+from embspace.maps.lens import lens
+from embspace.text.corpus import read_corpus
+from embspace.text.passages import passages
 
 MB = 1 << 20
 

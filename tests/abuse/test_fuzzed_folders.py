@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import embspace
-from embspace.compare.stitching.stitched import load_stitched, stitched
-from embspace.compare.tuning import folder as tuning
-from embspace.compare.tuning.classifier import BIAS, RECORD, WEIGHT, read_head
+from embspace.between import classifier_folder as tuning
+from embspace.between.classifier import BIAS, RECORD, WEIGHT, read_head
+from embspace.between.stitched_model import load_stitched, stitched
 from embspace.errors import EmbspaceError
-from embspace.models.load import load
+from embspace.weights.load import load
 
 from .damage import edit, with_tensors
 

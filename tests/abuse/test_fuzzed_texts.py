@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from embspace.compare.tuning.labelled import Labelled, read_split
 from embspace.errors import EmbspaceError
-from embspace.models.corpus import Corpus, read_corpus
-from embspace.models.passages import read_positions
+from embspace.text.corpus import Corpus, read_corpus
+from embspace.text.labelled import Labelled, read_split
+from embspace.text.passages import read_positions
 
 MANY = settings(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

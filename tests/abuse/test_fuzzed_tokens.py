@@ -18,9 +18,9 @@ from rich.console import Console
 
 import embspace
 from embspace.errors import EmbspaceError
-from embspace.labels import labels
-from embspace.report import as_html
-from embspace.vocabulary import VocabularySpace
+from embspace.show import as_html
+from embspace.weights.labels import labels
+from embspace.weights.vocabulary import VocabularySpace
 
 HARD = (
     *("</td><script>x</script>", "<!--", "-->", "]]>", "&lt;", "[/red]", "[link=x]y[/link]", "{0}"),

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 import embspace
 from embspace.errors import CannotRunError, ModelError
-from embspace.models.load import load
+from embspace.weights.load import load
 
 from .damage import ATTENTION, INDEX, VALUES, edit, entry, in_one_line, with_header, with_tensors
 
@@ -116,7 +116,7 @@ def test_shapes_are_compared_when_a_model_is_opened(tiny_gpt2, copy, name, shape
 def test_what_transformers_does_not_know_cannot_be_run(tiny_gpt2, monkeypatch):
     from transformers import AutoConfig
 
-    from embspace.models.running import run as run_live
+    from embspace.live.running import run as run_live
 
     model = load(tiny_gpt2)
     monkeypatch.setattr(AutoConfig, "from_pretrained", lambda *a, **b: 1 / 0)

@@ -23,8 +23,8 @@ from safetensors.torch import load_file, save_file
 import embspace
 from embspace.cache import cache_folder, unfinished, write_atomically
 from embspace.errors import EmbspaceError
-from embspace.mapping.maps import Maps
-from embspace.models.tensors import Checkpoint
+from embspace.maps.maps import Maps
+from embspace.weights.tensors import Checkpoint
 
 from .damage import in_one_line
 

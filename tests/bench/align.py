@@ -28,11 +28,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from embspace.compare.correlations import VocabularyCorrelation
-from embspace.compare.layer_scores import TILE, Scores
-from embspace.compare.layer_vectors import Piece
-from embspace.compare.matching import match_layers
-from embspace.compare.shared_tokens import SharedTokens
+from embspace.between.correlations import VocabularyCorrelation
+from embspace.between.layer_scores import TILE, Scores
+from embspace.between.layer_vectors import Piece
+from embspace.between.matching import match_layers
+from embspace.between.shared_tokens import SharedTokens
 
 clock = time.perf_counter
 

@@ -12,16 +12,16 @@ import time
 import torch
 
 import embspace
-from embspace.mapping.alternation.alternating import r2_of_maps
-from embspace.mapping.alternation.jumping import Jumping
-from embspace.mapping.alternation.schedules import Schedule, best_product, round_robins, single_jump
-from embspace.mapping.cached import fitted
-from embspace.mapping.decoding import Head, rank_of
-from embspace.models.corpus import default_corpus, read_corpus
-from embspace.models.passages import passages
-from embspace.models.replaced import Replaced
-from embspace.models.running import run
-from embspace.models.states import batches, capture_all
+from embspace.live.capture import batches, capture_all
+from embspace.live.replace import Replaced
+from embspace.live.running import run
+from embspace.maps.decoding import Head, rank_of
+from embspace.maps.remembered import fitted
+from embspace.shorten.alternation import r2_of_maps
+from embspace.shorten.jumps import Jumping
+from embspace.shorten.schedules import Schedule, best_product, round_robins, single_jump
+from embspace.text.corpus import default_corpus, read_corpus
+from embspace.text.passages import passages
 
 FITTED = 600  # rows: how good the maps are does not matter here
 

@@ -19,7 +19,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
 
 import embspace
-from embspace.models.aliases import bundled
+from embspace.weights.aliases import bundled
 
 
 def main() -> None:

@@ -30,8 +30,8 @@ from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 from torch import Tensor
 
-from embspace.mapping.solve import r2_of, r2_of_identity, solve
-from embspace.mapping.sums import Plan, Products, Sums
+from embspace.maps.solve import r2_of, r2_of_identity, solve
+from embspace.maps.sums import Plan, Products, Sums
 
 PIECE = 512
 TARGETS = {"float64": 12.0, "float32": 20.0}

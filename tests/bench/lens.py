@@ -12,11 +12,11 @@ from collections.abc import Callable
 import torch
 
 import embspace
-from embspace.mapping.lens.lensing import default_prompt
-from embspace.models import replay
-from embspace.models.passages import Encoder, Passage
-from embspace.models.running import run
-from embspace.models.states import capture_all
+from embspace.live import rebuilt as replay
+from embspace.live.capture import capture_all
+from embspace.live.running import run
+from embspace.maps.lens import default_prompt
+from embspace.text.passages import Encoder, Passage
 
 REPEATS, SHARE = 7, 1 << 23
 

@@ -37,9 +37,9 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from embspace.projection import factors
-from embspace.projection.at_once import in_order
-from embspace.projection.pairs import Factor, top_pairs
+from embspace.read import factors
+from embspace.read.pairs import Factor, top_pairs
+from embspace.read.parallel import in_order
 
 HOME = Path.home() / ".cache" / "embspace-real"
 

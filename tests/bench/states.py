@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 import torch
 
 from embspace import load
-from embspace.models.corpus import default_corpus, read_corpus
-from embspace.models.passages import passages
-from embspace.models.running import Running, run
-from embspace.models.states import _pad_id, batches, capture, padded
+from embspace.live.capture import _pad_id, batches, capture, padded
+from embspace.live.running import Running, run
+from embspace.text.corpus import default_corpus, read_corpus
+from embspace.text.passages import passages
 
 HOME = Path(os.environ.get("EMBSPACE_REAL", Path.home() / ".cache" / "embspace-real"))
 TARGET = 1.15

@@ -131,7 +131,7 @@ def test_a_swallowed_interrupt_is_130_too(run, tiny_gpt2, monkeypatch):
 
 @pytest.mark.parametrize("arguments", [(), ("--json",)], ids=str)
 def test_a_failure_at_the_first_result_prints_nothing(run, tiny_gpt2, monkeypatch, arguments):
-    from embspace.projection.circuits import HeadCircuit
+    from embspace.read.circuits import HeadCircuit
 
     def fails_at_once(*_, **__):
         raise embspace.EmbspaceError("no pairs.")
@@ -141,7 +141,7 @@ def test_a_failure_at_the_first_result_prints_nothing(run, tiny_gpt2, monkeypatc
 
 
 def test_what_does_not_exist_is_refused_before_the_proof(run, tiny_gpt2, monkeypatch):
-    from embspace.models import certify
+    from embspace.live import certificate as certify
 
     monkeypatch.setattr(certify, "require", lambda model: pytest.fail("proved first"))
     for command, *rest in (
@@ -169,7 +169,7 @@ def test_a_csv_that_cannot_be_written_is_one_line(run, tiny_gpt2, tmp_path):
 
 
 def test_an_interrupted_csv_leaves_no_file(run, tiny_gpt2, tmp_path, monkeypatch):
-    from embspace.projection.circuits import HeadCircuit
+    from embspace.read.circuits import HeadCircuit
 
     top_pairs, calls = HeadCircuit.top_pairs, []
 
@@ -197,7 +197,7 @@ def test_an_interrupted_csv_leaves_no_file(run, tiny_gpt2, tmp_path, monkeypatch
 def test_too_little_memory_is_refused_before_the_work(
     run, tiny_gpt2, monkeypatch, arguments, way_out
 ):
-    from embspace.models import memory
+    from embspace import memory
 
     monkeypatch.setattr(memory, "free_memory", lambda device=None: 1000)
     command, *rest = arguments
@@ -205,7 +205,7 @@ def test_too_little_memory_is_refused_before_the_work(
 
 
 def test_an_unproved_reading_is_refused_unless_asked(run, tiny_gpt2, monkeypatch):
-    from embspace.models import certify
+    from embspace.live import certificate as certify
 
     def refuses(model):
         raise embspace.errors.CertificateError("our reading is wrong.")
@@ -216,7 +216,7 @@ def test_an_unproved_reading_is_refused_unless_asked(run, tiny_gpt2, monkeypatch
 
 
 def test_a_model_that_cannot_run_is_read_with_a_note(run, tiny_gpt2, monkeypatch):
-    from embspace.models import certify
+    from embspace.live import certificate as certify
 
     def refuses(model):
         raise embspace.errors.ResourceError("80 GB are needed.")
@@ -227,7 +227,7 @@ def test_a_model_that_cannot_run_is_read_with_a_note(run, tiny_gpt2, monkeypatch
 
 
 def test_long_work_is_announced(run, tiny_gpt2, monkeypatch):
-    from embspace.projection import needs
+    from embspace.read import forecast as needs
 
     monkeypatch.setattr(needs, "flops_per_second", lambda: 1e3)
     assert "needs up to" in run("heads", tiny_gpt2, "--layer", 0).stderr

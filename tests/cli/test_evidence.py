@@ -14,7 +14,7 @@ from embspace_cli.evidence import command as group
 
 import embspace
 from embspace import evidence
-from embspace.models.corpus import read_corpus
+from embspace.text.corpus import read_corpus
 
 SENTENCES = embspace_data.sentences("reference", 8, 3)
 

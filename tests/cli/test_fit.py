@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from embspace.cache import alone
-from embspace.mapping.maps import Maps
+from embspace.maps.maps import Maps
 
 
 @pytest.fixture
@@ -39,8 +39,8 @@ def test_what_is_never_refined_is_a_wrong_use(run, tiny_gpt2, in_folder, option)
 def test_more_lines_than_maps_remember_are_refused_before_they_are_fitted(
     run, tiny_gpt2, in_folder, text, monkeypatch
 ):
-    monkeypatch.setattr("embspace.mapping.refine.MOST_MARKS", 20)
-    monkeypatch.setattr("embspace.mapping.fitting.fit", lambda *a, **b: 1 / 0)
+    monkeypatch.setattr("embspace.maps.refine.MOST_MARKS", 20)
+    monkeypatch.setattr("embspace.maps.fit.fit", lambda *a, **b: 1 / 0)
     found = run("fit", tiny_gpt2, "--text", text, "--kind", "refined", "--out", "r.maps")
     assert found.exit_code == 1 and "20 at most" in found.stderr
 
@@ -48,7 +48,7 @@ def test_more_lines_than_maps_remember_are_refused_before_they_are_fitted(
 def test_a_second_run_into_one_file_is_refused_from_its_start(
     run, tiny_gpt2, in_folder, text, monkeypatch
 ):
-    monkeypatch.setattr("embspace.mapping.fitting.fit", lambda *a, **b: 1 / 0)
+    monkeypatch.setattr("embspace.maps.fit.fit", lambda *a, **b: 1 / 0)
     with alone(Path("m.maps")):  # also while the other one still reads its model, or refines
         found = run("fit", tiny_gpt2, "--text", text, "--out", "m.maps")
     assert found.exit_code == 1 and "another run is writing m.maps" in found.stderr

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from embspace.mapping.maps import Maps
+from embspace.maps.maps import Maps
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def slow(tmp_path: Path) -> dict[str, str]:
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name == 'embspace_cli.fitting':\n"
         "            sys.meta_path.remove(self)\n"
-        "            from embspace.mapping import fitting\n"
+        "            from embspace.maps import fit as fitting\n"
         "            from embspace_cli import followed\n"
         "            followed.FIRST_S = followed.EVERY_S = 0.05\n"
         "            fitting.fit.__kwdefaults__['batch_tokens'] = 40\n"

@@ -99,7 +99,7 @@ def test_without_maps_and_text_the_logit_lens_is_shown_and_how_to_get_maps(
 ):
     import socket
 
-    from embspace.models import corpus
+    from embspace.text import corpus
 
     for name in ("getaddrinfo", "create_connection"):
         monkeypatch.setattr(socket, name, lambda *_, **__: pytest.fail("a connection was tried"))

@@ -9,8 +9,8 @@ import pytest
 
 import embspace
 from embspace.errors import EmbspaceError
-from embspace.models.certify import Claim
-from embspace.projection.neurons import read_neurons, sharpest
+from embspace.live.certificate import Claim
+from embspace.read.neurons import read_neurons, sharpest
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +182,7 @@ def test_an_error_without_end_is_text_in_json_and_csv(model):
 
 
 def test_check_leaves_with_1_where_the_reading_is_wrong(run, tiny_gpt2, monkeypatch):
-    from embspace.models import attention
+    from embspace.weights import attention
 
     right = attention.split_slabs
     swapped = {"q": "k", "k": "q", "v": "v"}

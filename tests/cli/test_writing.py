@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from embspace.between.classifier_folder import save_state as save_training
 from embspace.cache import replacing, replacing_folder, require_file, write_atomically
-from embspace.compare.tuning.folder import save_state as save_training
 from embspace.errors import EmbspaceError
-from embspace.mapping.maps import Maps
-from embspace.mapping.resume import save_state
-from embspace.report.plots.figures import drawn, require_plot
+from embspace.maps.checkpointing import save_state
+from embspace.maps.maps import Maps
+from embspace.show.plots.figures import drawn, require_plot
 
 
 @pytest.fixture(params=["pipe.svg", "socket.svg", "folder.svg"])

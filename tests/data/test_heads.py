@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import embspace
-from embspace.projection.pairs import top_pairs
+from embspace.read.pairs import top_pairs
 
 KINDS = [
     "trade",

@@ -52,7 +52,7 @@ def test_all_samples_together_stay_under_25_megabytes() -> None:
 
 
 def test_the_classifier_names_the_texts_it_was_trained_on_and_its_accuracy_on_others() -> None:
-    from embspace.compare.tuning.folder import marks
+    from embspace.between.classifier_folder import marks
 
     folder = embspace_data.path("sample-gpt2-reviews")
     seen = set(json.loads((folder / "trained_on.json").read_text()))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from embspace.models.aliases import DEFAULT_SAMPLE, bundled
+from embspace.weights.aliases import DEFAULT_SAMPLE, bundled
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 

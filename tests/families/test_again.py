@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from embspace.models.again import again
-from embspace.models.load import load
-from embspace.models.passages import Passage
-from embspace.models.running import run
-from embspace.models.states import capture_all
+from embspace.live.capture import capture_all
+from embspace.live.rerun import again
+from embspace.live.running import run
+from embspace.text.passages import Passage
+from embspace.weights.load import load
 
 from .zoo import ZOO
 

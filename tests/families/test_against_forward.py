@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from embspace.models.load import load
+from embspace.weights.load import load
 
 IDS = torch.tensor([[5, 17, 44, 3, 120, 9, 201, 77, 30], [8, 8, 250, 61, 2, 99, 140, 13, 71]])
 
@@ -191,7 +191,7 @@ def _llama_forward(model: Any, ids: Tensor) -> Tensor:
     def rms(x: Tensor, gain: Tensor | None) -> Tensor:
         return x / (x.pow(2).mean(-1, keepdim=True) + 1e-6).sqrt() * gain
 
-    from embspace.models.rotary import rotation
+    from embspace.weights.rotary import rotation
 
     n = ids.shape[1]
     turn = [rotation(model, 0, t) for t in range(n)]

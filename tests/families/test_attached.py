@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from embspace.errors import ModelError
-from embspace.models.load import load
-from embspace.models.running import attach, run
+from embspace.live.running import attach, run
+from embspace.weights.load import load
 
 from .zoo import ZOO, build
 

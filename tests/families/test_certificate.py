@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from embspace.models import checks
-from embspace.models.certify import certify
-from embspace.models.load import load
+from embspace.live import checks
+from embspace.live.certificate import certify
+from embspace.weights.load import load
 
 from .zoo import ZOO
 

@@ -10,12 +10,13 @@ import torch
 import transformers as hf
 
 from embspace.errors import CertificateError
-from embspace.models import checks, plain
-from embspace.models.certify import certify, require
-from embspace.models.families import BY_TYPE
-from embspace.models.load import load
-from embspace.models.running import run
-from embspace.models.tape import Tape
+from embspace.live import checks
+from embspace.live import plain_pass as plain
+from embspace.live.certificate import certify, require
+from embspace.live.record import Tape
+from embspace.live.running import run
+from embspace.weights.load import load
+from embspace.weights.registry import BY_TYPE
 
 from .zoo import GEMMA23, TEXT, ZOO, randomised
 
@@ -111,7 +112,7 @@ def test_what_is_recorded_is_what_the_model_computes_unwatched(saved, name: str)
 
 def test_a_recorder_that_changes_what_it_records_fails_the_certificate(saved, monkeypatch):
     """Falcon's own plain code adds the position bias of its mask a second time: off by .037."""
-    monkeypatch.setattr("embspace.models.tape._without_alibi", lambda module, args, kwargs: None)
+    monkeypatch.setattr("embspace.live.record._without_alibi", lambda module, args, kwargs: None)
     (failure,) = certify(load(saved("falcon alibi"))).failures
     assert failure.what == checks.RECORDED
     assert failure.error is not None and failure.error > 0.01

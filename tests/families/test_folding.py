@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from embspace.errors import ModelError
-from embspace.models.load import load
-from embspace.models.model import fold, reading, writing
-from embspace.projection.circuits import HeadCircuit
-from embspace.projection.vectors import FeedForwardReading, sub_heads
+from embspace.read.circuits import HeadCircuit
+from embspace.read.vectors import FeedForwardReading, sub_heads
+from embspace.weights.load import load
+from embspace.weights.model import fold, reading, writing
 
 POST_NORM = [
     "bert",

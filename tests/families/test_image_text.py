@@ -8,11 +8,12 @@ import pytest
 import torch
 import transformers as hf
 
-from embspace.models import checks, replay
-from embspace.models.certify import certify
-from embspace.models.load import load
-from embspace.models.plain import states
-from embspace.models.running import run
+from embspace.live import checks
+from embspace.live import rebuilt as replay
+from embspace.live.certificate import certify
+from embspace.live.plain_pass import states
+from embspace.live.running import run
+from embspace.weights.load import load
 
 from .zoo import GROUPED, KINDS, OWN_HEAD, gemma3_with_vision, randomised
 
@@ -79,7 +80,7 @@ def test_probabilities_are_those_of_the_models_own_head(made, name: str):
 
 
 def test_a_head_that_cannot_be_run_is_not_used_and_said_to_be_unproved(made, monkeypatch):
-    monkeypatch.setattr("embspace.models.running.HEADED", {True: (), False: ()})
+    monkeypatch.setattr("embspace.live.running.HEADED", {True: (), False: ()})
     _, folder = made("Aya Vision leaves out Cohere's scale")
     model = load(folder)
     assert not model.has_head
@@ -87,6 +88,6 @@ def test_a_head_that_cannot_be_run_is_not_used_and_said_to_be_unproved(made, mon
 
 
 def test_a_known_models_head_without_a_class_to_prove_it_fails_the_certificate(saved, monkeypatch):
-    monkeypatch.setattr("embspace.models.running.HEADED", {True: (), False: ()})
+    monkeypatch.setattr("embspace.live.running.HEADED", {True: (), False: ()})
     (failure,) = certify(load(saved("llama"))).failures
     assert failure.what == checks.LOGITS and "no class with a prediction head" in failure.note

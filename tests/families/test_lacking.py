@@ -8,8 +8,8 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from embspace.errors import ModelError
-from embspace.models.load import load
-from embspace.models.running import run
+from embspace.live.running import run
+from embspace.weights.load import load
 
 NAMES = (
     *("gpt2", "llama", "gemma3", "gpt-neox", "phi", "bloom", "opt", "opt 350m", "mpt", "cohere"),

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from embspace.errors import ModelError
-from embspace.models import replay
-from embspace.models.live_head import LiveHead
-from embspace.models.load import load
-from embspace.models.model import fold
-from embspace.models.passages import Passage
-from embspace.models.running import run
-from embspace.models.states import States, capture_all
+from embspace.live import rebuilt as replay
+from embspace.live.capture import States, capture_all
+from embspace.live.prediction_head import LiveHead
+from embspace.live.running import run
+from embspace.text.passages import Passage
+from embspace.weights.load import load
+from embspace.weights.model import fold
 
 IDS = tuple((11 * n + 7) % 290 + 5 for n in range(9))
 PASS = [Passage(IDS, tuple(range(len(IDS))), 0)]

@@ -7,11 +7,11 @@ import torch
 import transformers as hf
 
 from embspace.errors import ModelError
-from embspace.mapping.decoding import Head
-from embspace.models.load import load
-from embspace.models.passages import Passage
-from embspace.models.running import run
-from embspace.models.states import capture_all
+from embspace.live.capture import capture_all
+from embspace.live.running import run
+from embspace.maps.decoding import Head
+from embspace.text.passages import Passage
+from embspace.weights.load import load
 
 from .test_options import MODERN, saved_as
 from .zoo import BERT, GPT, GROUPED, ROBERTA, _of

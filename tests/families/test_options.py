@@ -8,11 +8,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from embspace.errors import CertificateError, EmbspaceError, ModelError
-from embspace.models.certify import certify, require
-from embspace.models.load import load
-from embspace.models.passages import Passage
-from embspace.models.running import run
-from embspace.models.states import PARTS, capture_all
+from embspace.live.capture import PARTS, capture_all
+from embspace.live.certificate import certify, require
+from embspace.live.running import run
+from embspace.text.passages import Passage
+from embspace.weights.load import load
 
 from .zoo import (
     BERT,

@@ -14,11 +14,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from embspace.errors import CannotRunError, CertificateError, ModelError
-from embspace.mapping.lens.lensing import lens
-from embspace.models import running
-from embspace.models.families import BY_TYPE
-from embspace.models.load import load
-from embspace.models.model import Model
+from embspace.live import running
+from embspace.maps.lens import lens
+from embspace.weights.load import load
+from embspace.weights.model import Model
+from embspace.weights.registry import BY_TYPE
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +81,7 @@ def test_an_absent_norm_weight_is_an_error_and_no_gain_of_one(changed, first):
 def test_what_a_later_block_lacks_is_found_without_a_forward_pass(changed, name, monkeypatch):
     lost = {"gpt2": "transformer.h.2.ln_1.weight", "llama": "model.layers.2.input_layernorm.weight"}
     folder = changed(name, lambda key: None if key == lost[name] else key)
-    monkeypatch.setattr("embspace.models.certify.certify", lambda *a, **k: pytest.fail("ran"))
+    monkeypatch.setattr("embspace.live.certificate.certify", lambda *a, **k: pytest.fail("ran"))
     with pytest.raises(ModelError, match=f"lacks {re.escape(lost[name])}"):
         load(folder).require_proof()
 
@@ -124,14 +124,14 @@ def test_paths_given_by_hand_are_proved_before_any_number(saved, tiny_llama, cha
 def test_a_proof_is_kept_and_taken_without_the_live_model(saved, nothing_kept, monkeypatch):
     load(saved("llama")).weight("model.norm.weight")
     assert len(list(nothing_kept.rglob("*.json"))) == 1
-    monkeypatch.setattr("embspace.models.certify.require_whole", lambda m: pytest.fail("looked"))
-    monkeypatch.setattr("embspace.models.certify.certify", lambda *a, **k: pytest.fail("ran"))
+    monkeypatch.setattr("embspace.live.certificate.require_whole", lambda m: pytest.fail("looked"))
+    monkeypatch.setattr("embspace.live.certificate.certify", lambda *a, **k: pytest.fail("ran"))
     load(saved("llama")).weight("model.norm.weight")
 
 
 LIVE = """
 import sys
-from embspace.models.load import load
+from embspace.weights.load import load
 model = load(sys.argv[1])
 model.attention(0).W_Q, model.embedding(), model.final_gain(), model.notes
 print([m for m in sys.modules if "modeling_llama" in m or m == "transformers.modeling_utils"])
@@ -146,7 +146,7 @@ def test_reading_weights_of_a_proved_model_imports_no_live_class(saved):
 
 
 def test_opening_alone_proves_nothing(saved, nothing_kept, monkeypatch):
-    monkeypatch.setattr("embspace.models.certify.verdict", lambda m: pytest.fail("proved"))
+    monkeypatch.setattr("embspace.live.certificate.verdict", lambda m: pytest.fail("proved"))
     model = load(saved("llama"))
     assert (model.d, model.n_heads, model.has_head) == (48, 6, True)
     assert model.notes and model.provenance
@@ -161,7 +161,7 @@ def test_where_no_forward_pass_is_possible_a_warning_says_so(saved, monkeypatch)
     def refuse(*a: Any, **k: Any) -> None:
         raise CannotRunError("there is no class.")
 
-    monkeypatch.setattr("embspace.models.certify.require_whole", refuse)
+    monkeypatch.setattr("embspace.live.certificate.require_whole", refuse)
     model = load(saved("llama"))
     with pytest.warns(UserWarning, match="read without proof, because .*: there is no class"):
         assert model.attention(0).W_Q.shape == (6, 48, 10)

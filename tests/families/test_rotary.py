@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from embspace.errors import ModelError
-from embspace.models.load import load
-from embspace.models.rotary import rotate, rotation
-from embspace.projection.circuits import HeadCircuit
+from embspace.read.circuits import HeadCircuit
+from embspace.weights.load import load
+from embspace.weights.rotary import rotate, rotation
 
 ROTARY = [
     "gpt-j",

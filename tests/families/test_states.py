@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from embspace.mapping.fitting import plan_of
-from embspace.models.load import load
-from embspace.models.passages import Passage
-from embspace.models.running import run
-from embspace.models.states import PARTS, capture_all
+from embspace.live.capture import PARTS, capture_all
+from embspace.live.running import run
+from embspace.maps.fit import plan_of
+from embspace.text.passages import Passage
+from embspace.weights.load import load
 
 from .zoo import ZOO, build
 

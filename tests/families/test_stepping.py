@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from embspace.errors import ModelError
-from embspace.mapping.exiting.generating import require_prompts
-from embspace.models import replay
-from embspace.models.load import load
-from embspace.models.passages import Passage
-from embspace.models.running import run
-from embspace.models.states import capture_all
-from embspace.models.stepping import steps
+from embspace.live import rebuilt as replay
+from embspace.live.capture import capture_all
+from embspace.live.greedy import steps
+from embspace.live.running import run
+from embspace.shorten.generation import require_prompts
+from embspace.text.passages import Passage
+from embspace.weights.load import load
 
 WINDOWED = ("gpt-neo", "mistral", "gemma2", "gemma3", "olmo3", "cohere2", "gpt-oss")
 TURNED_ANEW = ("llama dynamic", "phi3 longrope", "gemma3 dynamic")  # past 8 or 9 tokens
@@ -41,13 +41,13 @@ def test_states_of_new_tokens_are_those_of_one_pass(saved, name: str):
 @pytest.mark.parametrize("name", TURNED_ANEW)
 def test_early_exit_refuses_lengths_at_which_cached_keys_no_longer_fit(saved, monkeypatch, name):
     model = load(saved(name))
-    monkeypatch.setattr("embspace.mapping.exiting.generating._encoded", lambda *a: [tuple(START)])
+    monkeypatch.setattr("embspace.shorten.generation._encoded", lambda *a: [tuple(START)])
     assert require_prompts(model, ["a"], 3) == [tuple(START)]
     with pytest.raises(ModelError, match=r"turns its keys anew in texts of more than [89] tokens"):
         require_prompts(model, ["a"], 8)
 
 
 def test_other_rotations_have_no_such_length(saved, monkeypatch):
-    monkeypatch.setattr("embspace.mapping.exiting.generating._encoded", lambda *a: [tuple(START)])
+    monkeypatch.setattr("embspace.shorten.generation._encoded", lambda *a: [tuple(START)])
     for name in ("llama", "llama yarn", "llama linear", "gemma3", "gpt2"):
         assert torch.tensor(require_prompts(load(saved(name)), ["a"], 10_000)).shape == (1, 5)

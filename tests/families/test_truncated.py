@@ -7,9 +7,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from embspace.errors import ModelError, ResourceError
-from embspace.models.certify import certify
-from embspace.models.load import load
-from embspace.models.running import run, truncated
+from embspace.live.certificate import certify
+from embspace.live.running import run, truncated
+from embspace.weights.load import load
 
 from .zoo import ZOO
 

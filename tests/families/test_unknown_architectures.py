@@ -10,9 +10,9 @@ import torch
 import transformers as hf
 
 from embspace.errors import ModelError
-from embspace.models.certify import certify
-from embspace.models.families import BY_TYPE, GENERIC
-from embspace.models.load import load
+from embspace.live.certificate import certify
+from embspace.weights.load import load
+from embspace.weights.registry import BY_TYPE, GENERIC
 
 from .zoo import BERT, GPT, GROUPED, OWN_HEAD, randomised
 
@@ -52,7 +52,7 @@ def test_a_conforming_architecture_is_read_and_certified(register, monkeypatch):
     twin = load(folder, family=BY_TYPE["llama"])
     assert torch.equal(model.attention(1).W_K, twin.attention(1).W_K)
     # remembered: the second load runs no model
-    monkeypatch.setattr("embspace.models.certify.run", lambda *a, **k: pytest.fail("ran again"))
+    monkeypatch.setattr("embspace.live.certificate.run", lambda *a, **k: pytest.fail("ran again"))
     assert load(folder).family == model.family
 
 

@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from embspace.errors import ModelError
-from embspace.models.certify import require
-from embspace.models.load import load
+from embspace.live.certificate import require
+from embspace.weights.load import load
 
 
 @pytest.fixture

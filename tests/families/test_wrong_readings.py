@@ -8,12 +8,14 @@ import pytest
 import torch
 
 from embspace.errors import CertificateError
-from embspace.models import checks, replay, scales
-from embspace.models.attention import Attention
-from embspace.models.certify import certify, require
-from embspace.models.families import BY_TYPE
-from embspace.models.load import load
-from embspace.models.model import Model
+from embspace.live import checks
+from embspace.live import rebuilt as replay
+from embspace.live.certificate import certify, require
+from embspace.weights import scales
+from embspace.weights.attention import Attention
+from embspace.weights.load import load
+from embspace.weights.model import Model
+from embspace.weights.registry import BY_TYPE
 
 WRONG_ENTRIES: dict[str, tuple[str, dict[str, Any], set[str]]] = {
     "gate and up swapped": (
@@ -259,7 +261,9 @@ def test_require_names_the_failing_claim_and_remembers_only_success(saved, monke
     assert not list(tmp_path.rglob("*.json"))
     require(load(folder))
     (remembered,) = tmp_path.rglob("*.json")
-    monkeypatch.setattr("embspace.models.certify.certify", lambda *a, **k: pytest.fail("measured"))
+    monkeypatch.setattr(
+        "embspace.live.certificate.certify", lambda *a, **k: pytest.fail("measured")
+    )
     require(load(folder))
     remembered.write_text("{damaged")
     with pytest.raises(pytest.fail.Exception):

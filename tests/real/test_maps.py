@@ -8,10 +8,10 @@ import pytest
 from transformers import AutoTokenizer
 
 from embspace import load
-from embspace.mapping.fitting import fit
-from embspace.mapping.scoring import score
-from embspace.models.corpus import Corpus, read_corpus
-from embspace.models.passages import Encoder, passages
+from embspace.maps.fit import fit
+from embspace.maps.score import score
+from embspace.text.corpus import Corpus, read_corpus
+from embspace.text.passages import Encoder, passages
 
 REAL = Path(os.environ.get("EMBSPACE_REAL", Path.home() / ".cache" / "embspace-real"))
 FIT, SCORED = range(9000), range(9000, 12000)

@@ -11,7 +11,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from embspace.projection.pairs import Factor, top_of_rows, top_pairs
+from embspace.read.pairs import Factor, top_of_rows, top_pairs
 
 REFERENCE = Path(__file__).resolve().parents[2].parent / "shared" / "reference" / "heads.json"
 MODELS = Path(os.environ.get("EMBSPACE_REAL", Path.home() / ".cache" / "embspace-real"))

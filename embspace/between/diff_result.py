@@ -1,0 +1,100 @@
+"""What fine-tuning changed, as results."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..results import Result
+from .task_words import WordScore
+
+
+@dataclass(frozen=True)
+class MovedRow:
+    """One parameter vector that moved: where it is, how far, and both ends of its change x.
+
+    norm: ‖x‖; share: ‖x‖ over the vector's own norm in the base (None for the classifier, which
+    has no base); up, down: tokens of the largest scores of x E and of -x E.
+    """
+
+    where: str
+    norm: float
+    share: float | None
+    up: tuple[str, ...]
+    down: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, lists for tuples."""
+        return vars(self) | {"up": list(self.up), "down": list(self.down)}
+
+
+@dataclass(frozen=True)
+class LayerChange:
+    """How one group of one layer moved: mean and largest norms, and the rows that moved most."""
+
+    group: str
+    layer: int
+    n_rows: int
+    n_moved: int
+    norm: float
+    share: float
+    rows: tuple[MovedRow, ...]
+    words: WordScore | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain data."""
+        return {
+            **vars(self),
+            "rows": [row.to_dict() for row in self.rows],
+            "words": None if self.words is None else self.words.to_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class Difference(Result):
+    """Tuned minus base, row by row, read both ways in vocabulary space. [DAR] §4.3, App. D.
+
+    `layers`: every group and layer; `words`: for each group the score of its moved rows of all
+    layers together; `classifier`: the head's directions by label, each less the labels' mean.
+    """
+
+    layers: tuple[LayerChange, ...]
+    words: dict[str, WordScore | None]
+    classifier: tuple[MovedRow, ...]
+    word_list: dict[str, Any]
+    settings: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of the groups, in order."""
+        return tuple(dict.fromkeys(change.group for change in self.layers))
+
+    def of_group(self, name: str) -> tuple[LayerChange, ...]:
+        """The layers of one group."""
+        return tuple(change for change in self.layers if change.group == name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Layers, scores by group, the classifier's directions, and how they were found."""
+        return {
+            "layers": [change.to_dict() for change in self.layers],
+            "words": {
+                name: None if score is None else score.to_dict()
+                for name, score in self.words.items()
+            },
+            "classifier": [row.to_dict() for row in self.classifier],
+            "word_list": self.word_list,
+            "settings": self.settings,
+            "provenance": self.provenance,
+            "notes": list(self.notes),
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a vector that moved, and one a label of the classifier."""
+        moved = [(change.group, change.layer, row) for change in self.layers for row in change.rows]
+        moved += [("classifier", None, row) for row in self.classifier]
+        return [
+            {"group": group, "layer": layer}
+            | row.to_dict()
+            | {"up": " ".join(row.up), "down": " ".join(row.down)}
+            for group, layer, row in moved
+        ]

@@ -1,0 +1,83 @@
+"""A live model run as it is: what its blocks hand on, and which way they look."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ..errors import EmbspaceError, ModelError
+from ..messages import first_line
+from ..weights.family import Family
+from .ledger import Ledger, ratio
+from .running import Running
+
+RECORDED = "recorded states"
+DIRECTION = "direction"
+STILL = 2e-5  # of the largest value: states that move by less do so by rounding
+
+
+def states(running: Running, ids: Int[Tensor, "B T"]) -> list[Float[Tensor, "B T d"]]:
+    """What each block hands on, in the order they run. Raises ModelError where the model fails."""
+    found: list[Tensor] = []
+
+    def keep(module: Any, args: Any, output: Any) -> None:
+        found.append((output[0] if isinstance(output, tuple | list) else output).clone())
+
+    with ExitStack() as stack:
+        for block in {running.block(layer) for layer in range(running.n_layers)}:
+            stack.callback(block.register_forward_hook(keep).remove)
+        stack.enter_context(torch.no_grad())
+        cache = {"use_cache": False} if running.model.family.causal else {}
+        try:
+            running.module(input_ids=ids, **cache)
+        except EmbspaceError:
+            raise
+        except Exception as error:
+            name = type(running.module).__name__
+            raise ModelError(f"the live {name} cannot be run: {first_line(error)}.") from error
+    return found
+
+
+def check(running: Running, ids: Tensor, recorded: Sequence[Tensor], ledger: Ledger) -> None:
+    """The recorder changes nothing that it records; text flows the way the reading says."""
+    plain = states(running, ids)
+    endless = [layer for layer, state in enumerate(plain) if not bool(state.isfinite().all())]
+    if endless:
+        return ledger.fail(DIRECTION, None, f"block {endless[0]} hands on NaN or infinity")
+    for layer, (ours, true) in enumerate(zip(recorded, plain, strict=True)):
+        ledger.compare(RECORDED, layer, ours, true)
+    other = _last_changed(ids)
+    if other is None or ids.shape[1] < 2:
+        return ledger.skip(DIRECTION, "the texts leave no token to change")
+    changed = states(running, other)
+    pairs = zip(changed, plain, strict=True)
+    moved = [ratio(new[:, :-1] - old[:, :-1], old) for new, old in pairs]
+    _direction(running.model.family, moved, ledger)
+
+
+def _direction(family: Family, moved: Sequence[float], ledger: Ledger) -> None:
+    most, one_way = max(moved), family.causal and not family.both_ways
+    layer = moved.index(most)
+    if one_way and not most <= STILL:
+        reason = (
+            f"read as a causal decoder, but earlier states move by {most:.2g} of the largest "
+            "value when the last token changes"
+        )
+        return ledger.fail(DIRECTION, layer, reason, most)
+    if not one_way and most <= STILL:
+        reason = "read as bidirectional, but no earlier state moves when the last token changes"
+        return ledger.fail(DIRECTION, layer, reason)
+    ledger.fail_by(DIRECTION, layer, most if one_way else 0.0)
+
+
+def _last_changed(ids: Tensor) -> Tensor | None:
+    """The same texts with another last token each; None where there is one token only."""
+    found = ids.unique()
+    if len(found) < 2:
+        return None
+    other = ids.clone()
+    other[:, -1] = torch.where(ids[:, -1] == found[0], found[1], found[0])
+    return other

@@ -1,0 +1,361 @@
+"""The live transformers model of a checkpoint, and where our parts lie in it."""
+
+import copy
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from ..errors import CannotRunError, ModelError, ResourceError
+from ..messages import first_line
+from ..weights.layout import text_part
+from ..weights.scales import score_cap
+
+if TYPE_CHECKING:
+    from ..weights.model import Model
+
+
+TRAINED = (".gamma", ".beta")  # older ends of names of a norm's weight and bias
+ADAPTER_MARKS = ("lora_", "ia3_", "hada_w", "lokr_w", "oft_", "vera_lambda", "adapter")
+# parts of a live model that no text's states pass through
+BESIDE = ("pooler", "vision", "visual", "audio", "multi_modal_projector", "image_newline")
+
+
+@dataclass(frozen=True)
+class Running:
+    """A live model in eval mode with eager attention; `prefix` is the base's path inside it."""
+
+    module: Any
+    prefix: str
+    n_layers: int
+    model: "Model"
+
+    @property
+    def text_config(self) -> Any:
+        """The config that the text blocks read."""
+        return text_part(self.module.config)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype in which the blocks compute: that of their parameters."""
+        return next(p.dtype for p in self.block(0).parameters() if p.is_floating_point())
+
+    @property
+    def adds_alibi_twice(self) -> bool:
+        """Whether its plain code adds the position bias that the mask holds already (Falcon)."""
+        return is_alibi_falcon(self.model)
+
+    @cached_property
+    def base(self) -> Any:
+        """The live model without its prediction head."""
+        return self._modules[self.prefix.removesuffix(".")] if self.prefix else self.module
+
+    def block(self, layer: int) -> nn.Module:
+        """The module of a block. Raises ModelError where the live model has none of that path."""
+        path = self.block_path(layer)
+        if path not in self._modules:
+            raise ModelError(f"the live {type(self.module).__name__} has no module {path}.")
+        return self._modules[path]
+
+    def part(self, layer: int, names: str | None) -> nn.Module | None:
+        """The first of a block's spellings (`a|b`) that the live model has, or None."""
+        return self._first(self.block_path(layer) + ".", names)
+
+    def base_part(self, names: str | None) -> nn.Module | None:
+        """The same below the base model."""
+        return self._first(self.prefix, names)
+
+    def block_path(self, layer: int) -> str:
+        """Path of a block inside the live model."""
+        layout = self.model.layout
+        return self.prefix + layout.block(layer).removeprefix(layout.prefix).removesuffix(".")
+
+    def _first(self, prefix: str, names: str | None) -> nn.Module | None:
+        for name in (names or "").split("|"):
+            if name and prefix + name in self._modules:
+                return self._modules[prefix + name]
+        return None
+
+    @cached_property
+    def _modules(self) -> dict[str, nn.Module]:
+        # duplicates too: a module shared by layers would otherwise have one of its names only
+        return dict(self.module.named_modules(remove_duplicate=False))
+
+
+def run(
+    model: "Model",
+    *,
+    n_layers: int | None = None,
+    dtype: torch.dtype | None = None,
+    attention: str = "eager",
+    device_map: str | None = None,
+) -> Running:
+    """Load the live model of a checkpoint, or only its first blocks, from its local folder.
+
+    attention: transformers' implementation, "eager" or "fast" (its own choice, where that computes
+    the same); device_map: "auto" spreads the blocks over devices (needs accelerate).
+    Reads only the tensors it needs, runs no code of the folder, opens no connection.
+    Raises CannotRunError where transformers has no class for it, ResourceError where it would not
+    fit, ModelError where the weights contradict the config.
+    """
+    model.require_proof()
+    config = _full_config(model)
+    text_part(config).chunk_size_feed_forward = 0  # the same numbers, but in one call of a part
+    n_layers = model.n_layers if n_layers is None else min(n_layers, model.n_layers)
+    if n_layers < model.n_layers:
+        config = truncated(config, n_layers)
+    dtype = dtype or model.dtype
+    _check_memory(model, n_layers, dtype)
+    # the fast kernels of transformers leave out a soft cap on attention scores; its plain code for
+    # Falcon adds the ALiBi bias twice
+    chosen = None if attention == "fast" and score_cap(model) is None else "eager"
+    if is_alibi_falcon(model):
+        chosen = "sdpa"
+    module = _load(model, config, n_layers, dtype, chosen, device_map)
+    if device_map is None:
+        module = module.to(model.device)
+    return _located(model, module.eval(), n_layers)
+
+
+def attach(model: "Model", module: Any) -> Running:
+    """A live transformers model that is there already, seen with the names of its checkpoint.
+
+    It is run in eval mode, and gets its own mode back after every run. Reads all weights once, to
+    compare them; what is changed afterwards is not noticed.
+
+    Args:
+        model: The checkpoint that the live model was loaded from.
+        module: A transformers model, in any dtype and on any device.
+
+    Returns:
+        The live model, for `lens(…, running=…)` and `capture`.
+
+    Raises:
+        ModelError: Its parts lie elsewhere or hold no values (meta tensors), or a setting or a
+            tensor is not the checkpoint's: the first that differs is named.
+    """
+    if any(parameter.is_meta for parameter in module.parameters()):
+        raise ModelError("the live model's weights are not loaded: some are meta tensors.")
+    model.require_proof()
+    running = _located(model, module, model.n_layers)
+    for layer in range(model.n_layers):
+        running.block(layer)
+    from .same_weights import require_same
+
+    require_same(running)
+    return running
+
+
+def _located(model: "Model", module: Any, n_layers: int) -> Running:
+    """A live model, with the path of its base found by its embedding."""
+    embedding = module.get_input_embeddings()
+    paths = [name for name, m in module.named_modules() if m is embedding]
+    own = [name for name in paths if name.endswith(model.family.embedding)]
+    if not own:
+        raise ModelError(
+            f"the live {type(module).__name__} keeps its embedding at {', '.join(paths)}, "
+            f"not at …{model.family.embedding}."
+        )
+    prefix = own[0].removesuffix(model.family.embedding)
+    return Running(module, prefix, n_layers, model)
+
+
+def is_alibi_falcon(model: "Model") -> bool:
+    """Whether transformers' plain attention, but not its fast one, adds ALiBi twice."""
+    return model.config.model_type == "falcon" and model.family.positions == "alibi"
+
+
+def truncated(config: Any, n_layers: int) -> Any:
+    """A copy of a config with only the first blocks, lists of one entry a block cut as well."""
+    config = copy.deepcopy(config)
+    text = text_part(config)
+    n_all = text.num_hidden_layers
+    for name, value in list(vars(text).items()):
+        if isinstance(value, list) and len(value) == n_all:
+            setattr(text, name, value[:n_layers])
+    text.num_hidden_layers = n_layers
+    vision: Any = getattr(config, "vision_config", None)
+    if hasattr(vision, "num_hidden_layers"):
+        vision.num_hidden_layers = 1  # not run, so not worth loading
+    return config
+
+
+def _full_config(model: "Model") -> Any:
+    """The config of the whole checkpoint (text and vision), by which transformers loads it."""
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(
+            model.folder, local_files_only=True, trust_remote_code=False
+        )
+    except Exception as error:  # it was read before: what is missing is leave to run its code
+        raise CannotRunError(
+            f"{model.folder} is not known to transformers without its own code, which is not run: "
+            f"{first_line(error)}."
+        ) from error
+
+
+HEADED = {  # transformers' mappings of classes with a prediction head, the first that has one
+    True: ("AutoModelForCausalLM", "AutoModelForMultimodalLM", "AutoModelForImageTextToText"),
+    False: ("AutoModelForMaskedLM",),
+}
+
+
+def fills_masks(model: "Model") -> bool:
+    """Whether transformers has a class that fills masks for a checkpoint's config."""
+    return _headed(_full_config(model), causal=False) is not None
+
+
+def _auto_class(model: "Model", config: Any) -> Any:
+    from transformers import AutoModel
+
+    found = _headed(config, causal=model.family.causal) if model.has_head else None
+    if found is None and type(config) not in AutoModel._model_mapping:
+        raise CannotRunError(f"transformers has no model for a {type(config).__name__}.")
+    return found or AutoModel
+
+
+def _headed(config: Any, *, causal: bool) -> Any | None:
+    import transformers
+
+    every = (getattr(transformers, name, None) for name in HEADED[causal])
+    return next((one for one in every if one and type(config) in one._model_mapping), None)
+
+
+def require_whole(model: "Model") -> None:
+    """Raise ModelError where the live model has no place for a tensor, or lacks one.
+
+    Compares names and shapes only: reads no weight and runs nothing.
+    """
+    _load(model, _full_config(model), model.n_layers, model.dtype, None, "meta")
+
+
+def skeleton(model: "Model") -> nn.Module:
+    """The live model with one block and without weights (on the meta device), to ask how it works.
+
+    Raises CannotRunError where transformers has no class for it.
+    """
+    config = truncated(_full_config(model), 1)
+    with quiet(), torch.device("meta"):
+        return _auto_class(model, config).from_config(config)
+
+
+def _load(
+    model: "Model",
+    config: Any,
+    n_layers: int,
+    dtype: torch.dtype,
+    attention: str | None,
+    device_map: str | None,
+) -> Any:
+    chosen: Any = _auto_class(model, config)
+    with quiet():
+        try:
+            module, found = chosen.from_pretrained(
+                model.folder,
+                config=config,
+                dtype=dtype,
+                attn_implementation=attention,
+                experts_implementation="eager",
+                local_files_only=True,
+                trust_remote_code=False,
+                ignore_mismatched_sizes=True,  # reported below, with both shapes
+                output_loading_info=True,
+                **({"device_map": device_map} if device_map else {}),
+            )
+        except (ImportError, MemoryError, torch.OutOfMemoryError) as error:
+            reason = first_line(error)
+            raise CannotRunError(f"{model.folder} cannot be run here: {reason}.") from error
+        except Exception as error:
+            reason = first_line(error)
+            raise ModelError(f"transformers cannot load {model.folder}: {reason}.") from error
+    model.checkpoint.require_unchanged()  # between the two a training may have saved its next step
+    _refuse_contradictions(model, found)
+    _refuse_unused(model, found, n_layers)
+    return module
+
+
+def _refuse_contradictions(model: "Model", found: dict[str, Any]) -> None:
+    """A tensor of another shape than the config asks for, or one that is not there.
+
+    Transformers goes on with random numbers, or with 1 for a gain; our reading takes it as absent.
+    """
+    mismatched: list[Any] = list(found.get("mismatched_keys") or [])
+    for name, stored, wanted in sorted(mismatched, key=str):
+        raise ModelError(
+            f"{model.folder}: {name} is {tuple(stored)}, but its config asks for {tuple(wanted)}."
+        )
+    missing: list[str] = list(found.get("missing_keys") or [])
+    for name in sorted(missing):
+        if not is_beside(name):
+            raise ModelError(
+                f"{model.folder} lacks {name}, which its config asks for{_old_name(model, name)}."
+            )
+
+
+def _old_name(model: "Model", name: str) -> str:
+    """That a file holds a norm's gain or shift by a name which transformers does not read."""
+    part, _, end = name.rpartition(".")
+    old = {"weight": f"{part}.gamma", "bias": f"{part}.beta"}.get(end)
+    held = old is not None and old in model.checkpoint
+    return f" (it holds {old}, which is not read: rename it)" if held else ""
+
+
+def is_beside(name: str) -> bool:
+    """Whether a tensor belongs to a part that no text's states pass through."""
+    return any(part.startswith(BESIDE) for part in name.split("."))
+
+
+def _refuse_unused(model: "Model", found: dict[str, Any], n_layers: int) -> None:
+    """A weight of a block that runs, for which the live model has no place (relative positions that
+    transformers gave up, an adapter that was never merged): it was trained as another model."""
+    layout, checkpoint = model.layout, model.checkpoint
+    unused = set(found.get("unexpected_keys") or ())
+    blocks = tuple(layout.block(l) for l in range(n_layers))
+    for name in sorted(checkpoint.names):
+        if not unused & {name, name.removeprefix(layout.prefix)}:
+            continue
+        in_block = name.startswith(blocks) and (
+            checkpoint.is_weight(name) or name.endswith(TRAINED)
+        )
+        if in_block or any(mark in name for mark in ADAPTER_MARKS):
+            raise ModelError(
+                f"{model.folder} holds {name}, for which transformers' {model.config.model_type} "
+                "has no place: what it runs is not the model that was trained."
+            )
+
+
+def _check_memory(model: "Model", n_layers: int, dtype: torch.dtype) -> None:
+    """Refuse before loading what this machine's memory would not hold."""
+    import psutil
+
+    stored = model.checkpoint.n_bytes * n_layers / model.n_layers
+    unit = torch.finfo(model.stored_dtype).bits
+    needed = stored * torch.finfo(dtype).bits / unit
+    free = psutil.virtual_memory().available
+    if needed * 1.2 > free:
+        raise ResourceError(
+            f"the live model needs about {needed / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB "
+            'are free: check fewer layers (layers="first").'
+        )
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No progress bars and no log lines from transformers while it loads."""
+    from transformers.utils import logging as hf
+
+    level, bars = hf.get_verbosity(), hf.is_progress_bar_enabled()
+    hf.set_verbosity(logging.CRITICAL)
+    hf.disable_progress_bar()
+    try:
+        yield
+    finally:
+        hf.set_verbosity(level)
+        if bars:
+            hf.enable_progress_bar()

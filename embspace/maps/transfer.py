@@ -1,0 +1,183 @@
+"""Do maps fitted on one kind of text serve another? Fit on each, score on both. [DIN] App."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..checking import seed as checked_seed
+from ..errors import ModelError, TextError
+from ..live.capture import BATCH_TOKENS
+from ..results import Result
+from ..text.corpus import Corpus, mark_of, read_corpus
+from ..text.passages import Positions
+from ..text.splits import split_lines
+from .decoding import why_no_head
+from .fit import Progress, fit
+from .run_record import CHANGED
+from .score import KS, LayerScore, score
+from .solve import Kind
+
+if TYPE_CHECKING:
+    from ..weights.model import Model
+
+RECORDED = (
+    "positions",
+    "seed",
+    "max_tokens",
+    "special_tokens",
+    "skip_first",
+    "run_dtype",
+    "batch_tokens",
+)
+MEASURES = (*(f"precision@{k}" for k in KS), "surprisal", "kl")
+
+
+@dataclass(frozen=True)
+class Transfer(Result):
+    """Scores of maps fitted on each text, on held-out lines of each.
+
+    scores: (fitted on, scored on) -> one score a layer; identity: scored on -> the same for id.
+    change: scored on -> measure -> mean over layers of (fitted elsewhere - fitted here), the
+    paper's number: negative Precision is lost by the foreign text.
+    """
+
+    texts: tuple[str, ...]
+    scores: dict[tuple[str, str], tuple[LayerScore, ...]]
+    identity: dict[str, tuple[LayerScore, ...]]
+    settings: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def change(self) -> dict[str, dict[str, float]]:
+        """Mean over layers of what is gained (lost, if negative) by fitting on the other text."""
+        found = {}
+        for on in self.texts:
+            other = next(name for name in self.texts if name != on)
+            found[on] = {m: self.mean(other, on, m) - self.mean(on, on, m) for m in MEASURES}
+        return found
+
+    def mean(self, fitted: str, scored: str, measure: str) -> float:
+        """A measure's mean over layers; fitted "id" is the identity."""
+        each = self.identity[scored] if fitted == "id" else self.scores[fitted, scored]
+        return sum(one.means[measure] for one in each) / len(each)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Scores by text fitted and text scored, the identity's, and the change."""
+        return {
+            "texts": list(self.texts),
+            "scores": {
+                fitted: {
+                    scored: {str(s.layer): s.to_dict() for s in self.scores[fitted, scored]}
+                    for scored in self.texts
+                }
+                for fitted in self.texts
+            },
+            "id": {
+                on: {str(s.layer): s.to_dict() for s in each} for on, each in self.identity.items()
+            },
+            "change": self.change,
+            "settings": self.settings,
+            "notes": list(self.notes),
+            "provenance": self.provenance,
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a layer, text fitted (or id) and text scored."""
+        every = {**self.scores, **{("id", on): each for on, each in self.identity.items()}}
+        return [
+            {"fitted": fitted, "scored": scored, "layer": one.layer} | one.flat()
+            for (fitted, scored), each in every.items()
+            for one in each
+        ]
+
+
+def transfer(
+    model: "Model",
+    first: str | Path | Corpus | list[str],
+    second: str | Path | Corpus | list[str],
+    *,
+    column: str | None = None,
+    held_out: float = 0.25,
+    rows: int | None = None,
+    layers: Iterable[int] | None = None,
+    kind: Kind = "mat",
+    positions: Positions = "random",
+    max_tokens: int | None = None,
+    special: bool = True,
+    skip_first: int = 0,
+    seed: int = 0,
+    run_dtype: str = "float32",
+    batch_tokens: int = BATCH_TOKENS,
+    progress: Progress | None = None,
+) -> Transfer:
+    """Fit maps on each of two texts and score both on held-out lines of each.
+
+    Both fits see equally many rows, so that a difference is of the kind of text. rows: at most so
+    many lines of each to fit; positions, max_tokens, special, skip_first, seed: see `passages`.
+    Raises TextError, ModelError for a model without prediction head.
+    """
+    reason = why_no_head(model)
+    if reason:
+        raise ModelError(reason)
+    layers = None if layers is None else list(layers)
+    corpora = _apart(read_corpus(first, column=column), read_corpus(second, column=column))
+    taking = {
+        "positions": positions,
+        "max_tokens": max_tokens,
+        "special": special,
+        "skip_first": skip_first,
+        "seed": checked_seed(seed),
+    }
+    running = {"run_dtype": run_dtype, "batch_tokens": batch_tokens, "progress": progress}
+    splits = {c.source: split_lines(c, share=held_out, seed=seed) for c in corpora}
+    n = min(rows or 1 << 62, *(len(split.fit) for split in splits.values()))
+    how: dict[str, Any] = {"held_out": 0.0, **taking, **running}
+    maps = {
+        c.source: fit(model, c, kind=kind, lines=splits[c.source].fit[:n], **how) for c in corpora
+    }
+    scores, identity, notes = {}, {}, []
+    record: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
+    for corpus in corpora:
+        on = corpus.source
+        for name, each in maps.items():
+            found = score(
+                model,
+                each,
+                corpus,
+                lines=splits[on].score,
+                layers=layers,
+                **taking,
+                **running,
+            )
+            scores[name, on] = found.layers[each.kind]
+            identity[on] = found.layers["id"]
+            notes += found.notes
+            record, changes[on] = found.settings, found.settings.get(CHANGED)
+    settings = {
+        "rows_fitted": n,
+        "kind": kind,
+        **{name: record[name] for name in RECORDED},
+        "text_hashes": {c.source: c.digest for c in corpora},
+        **({CHANGED: changes} if any(changes.values()) else {}),
+    }
+    return Transfer(
+        tuple(c.source for c in corpora),
+        scores,
+        identity,
+        settings,
+        tuple(dict.fromkeys(notes)),
+        model.provenance,
+    )
+
+
+def _apart(first: Corpus, second: Corpus) -> tuple[Corpus, Corpus]:
+    """The two texts under different names and without common lines."""
+    marks = {mark_of(line) for line in first.lines}
+    lines = tuple(line for line in second.lines if mark_of(line) not in marks)
+    if not lines:
+        raise TextError(f"{first.source} and {second.source} hold the same text.")
+    name = second.source if second.source != first.source else f"{second.source} (2)"
+    return first, Corpus(lines, name)

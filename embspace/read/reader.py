@@ -1,0 +1,138 @@
+"""ReadableModel: a Model whose heads, neurons and tokens answer in words."""
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from ..checking import indices, known
+from ..errors import EmbspaceError
+from ..notation import Circuit, Group, Inverse, Norm
+from ..weights.load import load as load_model
+from ..weights.model import Model
+from ..weights.vocabulary import filter_names
+from .circuits import CircuitPairs, Head, HeadCircuit
+from .parallel import circuits_at_once, in_order
+from .related import RelatedPairs, related_pairs
+from .token import TokenReadings, read_token
+from .vectors import FeedForwardReading, VectorGroup, sub_heads
+
+
+class Heads:
+    """All heads of a model: `heads[layer, head]`, or iterate over them in order."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def __repr__(self) -> str:
+        n_layers, n_heads = self._model.n_layers, self._model.n_heads
+        return f"Heads({self._model.name!r}, {n_layers} layers of {n_heads})"
+
+    def __getitem__(self, at: tuple[int, int]) -> Head:
+        if not isinstance(at, tuple) or len(at) != 2:
+            raise EmbspaceError("a head is found by its layer and number: heads[layer, head].")
+        layer, head = at
+        return Head(self._model, layer, head)
+
+    def __len__(self) -> int:
+        return self._model.n_layers * self._model.n_heads
+
+    def __iter__(self) -> Iterator[Head]:
+        for layer in range(self._model.n_layers):
+            for head in range(self._model.n_heads):
+                yield self[layer, head]
+
+
+class FeedForwards:
+    """All feed-forward layers of a model: `ff[layer]`, or `ff[layer, expert]` in a mixture."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def __repr__(self) -> str:
+        return f"FeedForwards({self._model.name!r}, {len(self)} layers)"
+
+    def __getitem__(self, at: int | tuple[int, int | str]) -> FeedForwardReading:
+        if isinstance(at, tuple) and len(at) != 2:
+            raise EmbspaceError("a layer is found by ff[layer], an expert by ff[layer, expert].")
+        layer, expert = at if isinstance(at, tuple) else (at, None)
+        return FeedForwardReading(self._model, layer, expert)
+
+    def __len__(self) -> int:
+        return self._model.n_layers
+
+    def __iter__(self) -> Iterator[FeedForwardReading]:
+        for layer in range(len(self)):
+            for expert in self._model.experts(layer):
+                yield FeedForwardReading(self._model, layer, expert)
+
+
+class ReadableModel(Model):
+    """A checkpoint's weights in the papers' notation, and what they say in vocabulary space."""
+
+    @property
+    def heads(self) -> Heads:
+        """Attention heads: `model.heads[21, 7].vo.top_pairs(50)`."""
+        return Heads(self)
+
+    @property
+    def ff(self) -> FeedForwards:
+        """Feed-forward layers: `model.ff[23].values[907].top_tokens(30)`."""
+        return FeedForwards(self)
+
+    def vectors(self, layer: int, head: int, group: Group, *, norm: Norm = "raw") -> VectorGroup:
+        """Single sub-head vectors of W_Q, W_K, W_V or W_O, (d_h × d)."""
+        return sub_heads(self, layer, head, group, norm)
+
+    def token(self, word: str, k: int = 20, **options: Any) -> TokenReadings:
+        """Neighbours, heads and neurons of a word, one reading for each one-token spelling."""
+        ids = self.vocabulary.token_ids(word)
+        return TokenReadings(tuple(read_token(self, i, k=k, **options) for i in ids))
+
+    def related(self, layer: int, expert: int | str | None = None, **options: Any) -> RelatedPairs:
+        """Key-value pairs of a layer that share tokens; see `related_pairs`."""
+        return related_pairs(FeedForwardReading(self, layer, expert), **options)
+
+    def survey(
+        self,
+        *,
+        circuits: Iterable[Circuit] = ("vo", "qk"),
+        layers: Iterable[int] | None = None,
+        heads: Iterable[int] | None = None,
+        k: int = 5,
+        norm: Norm = "raw",
+        inverse: Inverse = "transpose",
+        distance: int | None = None,
+        **options: Any,
+    ) -> Iterator[CircuitPairs]:
+        """The strongest pairs of every head in order, some circuits at once, as they are found."""
+        known(options, signature(HeadCircuit.top_pairs).parameters, "survey")
+        rows, columns = range(self.n_layers), range(self.n_heads)
+        filters = filter_names(options.pop("filters", ()))
+        mask = self.vocabulary.mask(filters)
+
+        def pairs_of(layer: int, head: int, circuit: Circuit) -> CircuitPairs:
+            apart = distance if circuit == "qk" else None
+            found = HeadCircuit(
+                self, layer, head, circuit, norm=norm, inverse=inverse, distance=apart
+            )
+            return found.top_pairs(k, filters=filters, **options)
+
+        jobs = (
+            partial(pairs_of, layer, head, circuit)
+            for layer in (rows if layers is None else indices(layers, self.n_layers, "layer"))
+            for head in (columns if heads is None else indices(heads, self.n_heads, "head"))
+            for circuit in circuits
+        )
+        at_once = circuits_at_once(self, None if mask is None else int(mask.sum()))
+        return in_order(jobs, at_once)
+
+
+def load(name: str | Path, **options: Any) -> ReadableModel:
+    """Open a model for reading; the same arguments and errors as `embspace.weights.load.load`.
+
+    revision: Hub revision; dtype: of the arithmetic; device: cpu or cuda; trust_remote_code:
+    False unless asked for; family: paths by hand for an unknown architecture.
+    """
+    return load_model(name, kind=ReadableModel, **options)

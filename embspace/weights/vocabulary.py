@@ -1,0 +1,450 @@
+"""VocabularySpace: the embedding E, its tokens' labels, filters, projection and both inverses."""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from ..checking import is_unicode, one_of, positive
+from ..errors import VocabularyError
+from ..messages import first_line
+from ..notation import INVERSES, Inverse
+from ..results import Record
+from .labels import SPACE, labels, n_ids, scheme_of, token_texts
+
+BLOCK = 8192  # rows of E a product takes at a time
+SPARE = 16  # candidates beyond k that are rescored in float64
+BUFFER = 1 << 26  # bytes a rescoring buffer may take
+
+
+@dataclass(frozen=True)
+class Token(Record):
+    """One token and its score in a projection: id, readable label, score, raw text."""
+
+    id: int
+    label: str
+    score: float
+    text: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The four fields; the label is called `token`."""
+        return {"id": self.id, "token": self.label, "text": self.text, "score": self.score}
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """One spelling of a word: its text, token ids and labels. `single` when it is one token."""
+
+    text: str
+    ids: tuple[int, ...]
+    labels: tuple[str, ...]
+
+    @property
+    def single(self) -> bool:
+        """Whether this spelling is one token."""
+        return len(self.ids) == 1
+
+
+class VocabularySpace:
+    """The V rows of an embedding that the tokenizer can name, and what may be said with them.
+
+    `table` holds one row a token (E is its transpose, d × V), in the dtype it is stored in;
+    rows beyond the tokenizer are cut off: they are no tokens. Source: [DAR] §3.
+    """
+
+    def __init__(
+        self, table: Float[Tensor, "rows d"], tokenizer: Any | None, *, name: str = "model"
+    ) -> None:
+        self.name, self.tokenizer = name, tokenizer
+        self.n_rows = table.shape[0]
+        n_named = self.n_rows if tokenizer is None else n_ids(tokenizer)
+        self.table = table[:n_named]
+        self.n_unreadable = max(0, n_named - self.n_rows)
+        self._masks: dict[tuple[str, ...], Tensor] = {}  # a survey asks for the same one often
+
+    def __len__(self) -> int:
+        return self.table.shape[0]
+
+    def __repr__(self) -> str:
+        return f"VocabularySpace({self.name!r}, V={len(self)}, d={self.d})"
+
+    @property
+    def d(self) -> int:
+        """Width of the stream that this space reads."""
+        return self.table.shape[1]
+
+    @property
+    def E(self) -> Float[Tensor, "d V"]:
+        """The transposed output embedding, as stored (memory-mapped)."""
+        return self.table.T
+
+    # tokens ------------------------------------------------------------------------------
+    @cached_property
+    def texts(self) -> list[str | None]:
+        """Raw text of every id; None for ids without a token, or without a tokenizer."""
+        if self.tokenizer is None:
+            return [None] * len(self)
+        return token_texts(self.tokenizer, len(self))
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """A readable, unique label of every id."""
+        if self.tokenizer is None:
+            return [f"#{i}" for i in range(len(self))]
+        return labels(self.texts, self.special)
+
+    @cached_property
+    def _printed(self) -> dict[str, int]:
+        """Label -> id."""
+        return {label: i for i, label in enumerate(self.labels)}
+
+    @cached_property
+    def special(self) -> set[int]:
+        """Ids of special tokens (start, end, padding, mask …)."""
+        if self.tokenizer is None:
+            return set()
+        added = getattr(self.tokenizer, "added_tokens_decoder", {}).items()
+        marked = {int(i) for i, token in added if getattr(token, "special", False)}
+        return marked | set(self.tokenizer.all_special_ids)
+
+    def find(self, word: str) -> list[Lookup]:
+        """The spellings of a word, without and with a leading space; `#17` names an id.
+
+        A spelling that the tokenizer does not know is left out. Raises VocabularyError for an id
+        out of range, an empty word, or one of which no spelling is known.
+        """
+        if not isinstance(word, str) or not is_unicode(word):
+            raise VocabularyError(f"{word!r} is no text: give a word, or #ID.")
+        if re.fullmatch(r"#\d+", word):
+            return [self._by_id(word[1:])]
+        if word.startswith(SPACE) and word in self._printed:  # as the tables print it
+            return [self._by_id(str(self._printed[word]))]
+        if not word.strip() or self.tokenizer is None:
+            raise VocabularyError(
+                f"cannot look up {word!r}: "
+                + ("give a word." if self.tokenizer else "this model has no tokenizer; give #ID.")
+            )
+        spellings = [word] if word.startswith(" ") else [word, " " + word]
+        found: dict[tuple[int, ...], Lookup] = {}
+        for text in spellings:
+            try:
+                ids = tuple(self._tokenizer_ids(text))
+            except Exception:  # the tokenizer knows no such word, and has no unknown token
+                continue
+            if ids and max(ids) < len(self) and not self._unknown(word, ids):
+                found.setdefault(ids, Lookup(text, ids, tuple(self.labels[i] for i in ids)))
+        if not found:
+            raise VocabularyError(f"{word!r} has no token of its own in {self.name}.")
+        return list(found.values())
+
+    def token_ids(self, word: str) -> list[int]:
+        """Ids of the spellings of a word that are one token.
+
+        Raises VocabularyError where every spelling is several tokens, and shows them.
+        """
+        lookups = self.find(word)
+        single = [lookup.ids[0] for lookup in lookups if lookup.single]
+        if single:
+            return single
+        shown = "; ".join(f"{x.text!r} = {' + '.join(x.labels)}" for x in lookups)
+        raise VocabularyError(f"{word!r} is not one token in {self.name}: {shown}.")
+
+    def _unknown(self, word: str, ids: tuple[int, ...]) -> bool:
+        """Whether the tokenizer has put its unknown token for some of the word."""
+        unknown = getattr(self.tokenizer, "unk_token_id", None)
+        return unknown in ids and word.strip() != getattr(self.tokenizer, "unk_token", None)
+
+    def _by_id(self, digits: str) -> Lookup:
+        i = int(digits) if len(digits) < 18 else len(self)
+        if i >= len(self):
+            shown = digits[:40]
+            raise VocabularyError(f"id {shown} is outside the vocabulary (0 to {len(self) - 1}).")
+        return Lookup(self.labels[i], (i,), (self.labels[i],))
+
+    # filters -----------------------------------------------------------------------------
+    def mask(self, filters: str | Iterable[str] = ()) -> Bool[Tensor, "V"] | None:
+        """Ids that pass every filter; None when there is none.
+
+        `ascii`, `alnum` (ASCII letters and digits), `unicode-alnum` (of any script), `words` (whole
+        words: a word start followed by three or more letters), `text` (no special tokens),
+        `file:PATH` (tokens of a text file, whatever their case and word start), `file-exact:PATH`
+        (those tokens alone), `re:PATTERN` (searched in the token's text). `ascii`, `alnum` and
+        `file` are the papers' code's rules. All leave out special tokens and partial characters.
+        Raises VocabularyError for an unknown filter, a bad pattern, or when nothing passes.
+        """
+        names = filter_names(filters)
+        if not names:
+            return None
+        if names not in self._masks or any(name.startswith("file") for name in names):
+            self._masks[names] = self._mask(names)
+        return self._masks[names]
+
+    def _mask(self, names: tuple[str, ...]) -> Bool[Tensor, "V"]:
+        if self.tokenizer is None:
+            raise VocabularyError(f"{self.name} has no tokenizer, so tokens cannot be filtered.")
+        tests = [self._test(name) for name in names]
+        keep = [
+            text is not None and i not in self.special and all(t(i, text) for t in tests)
+            for i, text in enumerate(self.texts)
+        ]
+        if not any(keep):
+            raise VocabularyError(f"no token of {self.name} passes {' and '.join(names)}.")
+        return torch.tensor(keep)
+
+    def _test(self, name: str) -> Callable[[int, str], bool]:
+        kind, _, argument = name.partition(":")
+        if kind == "file-exact" and argument:
+            ids = self._ids_in_file(Path(argument))
+            return lambda i, text: i in ids
+        if kind == "file" and argument:
+            words = {word_of(self.texts[i] or "") for i in self._ids_in_file(Path(argument))}
+            return lambda i, text: word_of(text) in words
+        if kind == "re" and argument:
+            try:
+                pattern = re.compile(argument)
+            except (re.error, OverflowError, RecursionError) as error:
+                shown, reason = argument[:80], first_line(error)
+                raise VocabularyError(f"{shown!r} is no regular expression: {reason}.") from error
+            return lambda i, text: bool(pattern.search(text))
+        if name == "words":
+            return self._is_word
+        if name in _TESTS:
+            return lambda i, text: _TESTS[name](text)
+        raise VocabularyError(
+            f"unknown filter {name[:80]!r}: use ascii, alnum, unicode-alnum, words, text, "
+            "file:PATH, file-exact:PATH or re:PATTERN."
+        )
+
+    @cached_property
+    def word_numbers(self) -> Int[Tensor, "V"]:
+        """A number for each token, the same for tokens that are one word.
+
+        Case and the mark of a word's start aside: We, ·we and ##we are one word. Special tokens,
+        rows without a token and whitespace are words of their own.
+        """
+        seen: dict[str | int, int] = {}
+        found = [
+            seen.setdefault(i if text is None or i in self.special else word_of(text), len(seen))
+            for i, text in enumerate(self.texts)
+        ]
+        return torch.tensor(found)
+
+    def _is_word(self, i: int, text: str) -> bool:
+        marked = self._scheme in ("bytes", "metaspace")
+        word = text[1:] if marked and text.startswith(" ") else text
+        starts = text.startswith(" ") if marked else not text.startswith("##")
+        return starts and len(word) >= 3 and word.isalpha()
+
+    @cached_property
+    def _scheme(self) -> str:
+        return scheme_of(self.tokenizer)
+
+    def _ids_in_file(self, path: Path) -> set[int]:
+        try:
+            text = path.read_text(encoding="utf8")
+        except (OSError, ValueError) as error:  # no UTF-8; a name with a NUL
+            shown, reason = str(path)[:200], first_line(error)
+            raise VocabularyError(f"the filter file {shown!r} cannot be read: {reason}.") from error
+        ids: set[int] = set()
+        for line in text.splitlines():
+            ids.update(self._tokenizer_ids(line))
+        return ids
+
+    def _tokenizer_ids(self, text: str) -> list[int]:
+        assert self.tokenizer is not None
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    # projection --------------------------------------------------------------------------
+    def project(self, vectors: Float[Tensor, "n d"]) -> Float[Tensor, "n V"]:
+        """x E for each vector, in the vectors' dtype. [DAR] §3."""
+        self._check_width(vectors)
+        return torch.cat([vectors @ block.T for _, block in self._blocks(vectors)], dim=-1)
+
+    def token(self, i: int, score: float) -> Token:
+        """Token i with a score."""
+        return Token(i, self.labels[i], score, self.texts[i])
+
+    def top(
+        self,
+        x: Any,
+        k: int = 10,
+        *,
+        smallest: bool = False,
+        filters: str | Iterable[str] = (),
+    ) -> Any:
+        """The tokens of the k largest entries of x E, strongest first, exactly.
+
+        Args:
+            x: one vector (d), or vectors of any shape (…, d): a tensor, a numpy array or lists.
+            k: how many tokens a vector.
+            smallest: the smallest entries instead.
+            filters: as in `mask`.
+
+        Returns:
+            A list of `Token` for one vector; lists nested like the leading axes of x for several.
+
+        Raises:
+            VocabularyError: for a wrong width, or numbers that are not finite.
+        """
+        vectors = torch.as_tensor(x)
+        vectors = vectors if vectors.is_floating_point() else vectors.float()
+        flat = vectors.reshape(-1, vectors.shape[-1]) if vectors.ndim else vectors[None, None]
+        ids, scores = self.top_ids(flat, k, smallest=smallest, allowed=self.mask(filters))
+        rows = [
+            [self.token(i, s) for i, s in zip(row, score_row, strict=True)]
+            for row, score_row in zip(ids.tolist(), scores.tolist(), strict=True)
+        ]
+        for size in reversed(vectors.shape[1:-1]):
+            rows = [rows[n : n + size] for n in range(0, len(rows), max(size, 1))]
+        return rows if vectors.ndim > 1 else rows[0]
+
+    def top_ids(
+        self,
+        vectors: Float[Tensor, "n d"],
+        k: int,
+        *,
+        smallest: bool = False,
+        absolute: bool = False,
+        allowed: Bool[Tensor, "V"] | None = None,
+    ) -> tuple[Int[Tensor, "n k"], Float[Tensor, "n k"]]:
+        """Ids and float64 scores of the k largest entries of x E, ties by id, exactly.
+
+        `smallest`: the k smallest; `absolute`: the k largest in |x E| (scores are then absolute).
+        Screened in the vectors' dtype, rescored in float64; a vector whose order the screening's
+        rounding could change is done in float64 throughout. Memory stays under a few 64 MiB
+        buffers. Raises VocabularyError for a wrong width, NaN or infinity.
+        """
+        self._check_width(vectors)
+        k = min(positive(k), len(self) if allowed is None else int(allowed.sum()))
+        step = max(1, BUFFER // (8 * self.d * (k + SPARE)))
+        parts = [self._top(v, k, smallest, absolute, allowed) for v in vectors.split(step)]
+        ids, scores = (torch.cat([part[at] for part in parts]).cpu() for at in (0, 1))
+        return ids, -scores if smallest else scores
+
+    def _top(self, vectors: Tensor, k: int, smallest: bool, absolute: bool, allowed: Tensor | None):
+        vectors = -vectors if smallest else vectors
+        ids, scores, sure = self._screen(vectors, k, absolute, allowed)
+        for n in (~sure).nonzero()[:, 0].tolist():
+            ids[n], scores[n] = self._dense(vectors[n], k, absolute, allowed)
+        return ids, scores
+
+    def _dense(self, vector: Tensor, k: int, absolute: bool, allowed: Tensor | None):
+        """The same for one vector from all V float64 scores: slow, and never in doubt."""
+        vector = vector.double()
+        scores = torch.cat([(block * vector).sum(1) for _, block in self._blocks(vector)])
+        scores = scores.abs() if absolute else scores
+        if allowed is not None:
+            scores = scores.masked_fill(~allowed.to(scores.device), -torch.inf)
+        scores, ids = scores.sort(descending=True, stable=True)
+        return ids[:k], scores[:k]
+
+    def _screen(self, vectors: Tensor, k: int, absolute: bool, allowed: Tensor | None):
+        n_allowed = len(self) if allowed is None else int(allowed.sum())
+        n = min(k + SPARE, n_allowed)
+        best = vectors.new_empty(len(vectors), 0)
+        ids = torch.empty(len(vectors), 0, dtype=torch.long, device=vectors.device)
+        for start, block in self._blocks(vectors):
+            scores = vectors @ block.T
+            scores = scores.abs() if absolute else scores
+            if allowed is not None:
+                part = allowed[start : start + len(block)].to(scores.device)
+                scores = scores.masked_fill(~part, -torch.inf)
+            top, at = scores.topk(min(n, scores.shape[1]))
+            best, ids = torch.cat([best, top], 1), torch.cat([ids, at + start], 1)
+            best, keep = best.topk(min(n, best.shape[1]))
+            ids = ids.gather(1, keep)
+        return self._rescore(vectors, ids, best, k, absolute, n_allowed)
+
+    def _rescore(
+        self, vectors: Tensor, ids: Tensor, screened: Tensor, k: int, absolute: bool, n_allowed: int
+    ):
+        order = ids.argsort(dim=1)
+        ids, screened = ids.gather(1, order), screened.gather(1, order)
+        rows = self.table[ids.to(self.table.device)].to(vectors.device).double()
+        exact = (rows * vectors.double()[:, None]).sum(2)  # equal rows give equal sums
+        exact = exact.abs() if absolute else exact
+        scores, order = exact.sort(dim=1, descending=True, stable=True)
+        complete = ids.shape[1] == n_allowed
+        sure = scores[:, k - 1] > screened.min(dim=1).values + self._rounding(vectors)
+        return ids.gather(1, order)[:, :k], scores[:, :k], sure | complete
+
+    def _rounding(self, vectors: Tensor) -> Tensor:
+        """Bound on the rounding of one screened score, (d + 1) u ‖x‖ max ‖e‖."""
+        unit = torch.finfo(vectors.dtype).eps
+        return (self.d + 1) * unit * vectors.norm(dim=1).double() * self.largest_norm
+
+    @cached_property
+    def largest_norm(self) -> float:
+        """The largest Euclidean norm among the rows of E^T."""
+        like = torch.empty(0, dtype=torch.float32, device=self.table.device)
+        return max(float(block.norm(dim=1).max()) for _, block in self._blocks(like))
+
+    @cached_property
+    def gram(self) -> Float[Tensor, "d d"]:
+        """E E^T in float64: sums over the vocabulary without the vocabulary."""
+        gram = torch.zeros(self.d, self.d, dtype=torch.float64, device=self.table.device)
+        for _, block in self._blocks(gram):
+            gram += block.T @ block
+        return gram
+
+    def back(
+        self, matrix: Float[Tensor, "d m"], inverse: Inverse = "transpose"
+    ) -> Float[Tensor, "d m"]:
+        """M such that E^T M = E' matrix, for E' = E^T or E^+ = E^T (E E^T)^+. [DAR] App. A."""
+        if one_of(inverse, INVERSES, "inverse") == "transpose":
+            return matrix
+        return (self._inverse_gram @ matrix.double()).to(matrix.dtype)
+
+    @cached_property
+    def _inverse_gram(self) -> Float[Tensor, "d d"]:
+        return torch.linalg.pinv(self.gram, hermitian=True)
+
+    def _blocks(self, like: Tensor):
+        for start in range(0, len(self), BLOCK):
+            yield start, self.table[start : start + BLOCK].to(like.device, like.dtype)
+
+    def _check_width(self, vectors: Tensor) -> None:
+        if vectors.ndim != 2 or vectors.shape[1] != self.d:
+            raise VocabularyError(
+                f"expected vectors of shape (n, {self.d}), got {tuple(vectors.shape)}."
+            )
+        if not bool(torch.isfinite(vectors).all()):
+            raise VocabularyError("vectors to project hold NaN or infinity.")
+
+
+def filter_names(filters: str | Iterable[str]) -> tuple[str, ...]:
+    """The names of filters, given as one or several. Raises VocabularyError for anything else."""
+    names = (filters,) if isinstance(filters, str) else filters
+    names = tuple(names) if isinstance(names, Iterable) else (names,)
+    for name in names:
+        if not isinstance(name, str):
+            raise VocabularyError(f"a filter is named by text, not by {str(name)[:80]!r}.")
+    return names
+
+
+def word_of(text: str) -> str:
+    """A token's text without case, surrounding space and `##`, as the papers' code compares it."""
+    return _bare(text).lower() or text
+
+
+def _bare(text: str) -> str:
+    """Without surrounding space and the mark of a word's inside."""
+    return text.strip().removeprefix("##")
+
+
+def _printable_ascii(text: str) -> bool:
+    return text.isascii() and text.isprintable() and bool(text.strip())
+
+
+_TESTS: dict[str, Callable[[str], bool]] = {
+    "ascii": _printable_ascii,
+    "alnum": lambda text: text.isascii() and _bare(text).isalnum(),
+    "unicode-alnum": lambda text: _bare(text).isalnum(),
+    "text": is_unicode,
+}

@@ -1,0 +1,102 @@
+"""Which lines are fitted and scored: no text is on both sides."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import embspace
+from embspace.errors import EmbspaceError, TextError
+from embspace.text.corpus import Corpus
+from embspace.text.splits import line_range, split_lines
+
+
+def texts(corpus: Corpus, lines) -> set[str]:
+    return {corpus.lines[i] for i in lines}
+
+
+@given(
+    lines=st.lists(st.sampled_from([f"text {n}" for n in range(40)]), min_size=8, max_size=120),
+    seed=st.integers(0, 2**63 - 1),
+    share=st.floats(0.2, 0.8),
+)
+def test_a_drawn_split_has_every_text_once_on_one_side(lines, seed, share):
+    corpus = Corpus(tuple(lines), "x")
+    if len(set(lines)) < 5:
+        return
+    split = split_lines(corpus, share=share, seed=seed)
+    fit, score = texts(corpus, split.fit), texts(corpus, split.score)
+    assert not fit & score
+    assert fit | score == set(lines)
+    assert len(split.fit) == len(fit)
+    assert len(split.score) == len(score) == round(share * len(set(lines)))
+    assert split == split_lines(corpus, share=share, seed=seed)
+    assert bool(split.notes) == (len(set(lines)) < len(lines))
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.booleans())
+def test_the_rest_has_no_text_of_the_lines_given(chosen, fitted):
+    corpus = Corpus(("a", "b", "a", "c", "d", "b", "e", "f", "g", "a"), "x")
+    split = split_lines(corpus, **{"fit" if fitted else "score": chosen})
+    given_lines, rest = (split.fit, split.score) if fitted else (split.score, split.fit)
+    assert given_lines == tuple(chosen)
+    assert not texts(corpus, given_lines) & texts(corpus, rest)
+    assert texts(corpus, given_lines) | texts(corpus, rest) == set(corpus.lines)
+
+
+def test_both_given_are_taken_as_they_are_and_repeats_are_named():
+    corpus = Corpus(("a", "b", "a", "c"), "x")
+    split = split_lines(corpus, fit=[3, 0], score=[2, 1])
+    assert (split.fit, split.score) == ((3, 0), (2, 1))
+    assert split.notes == ("1 of the 2 lines to score are repeated among those to fit.",)
+
+
+def test_a_share_of_nothing_scores_nothing():
+    split = split_lines(Corpus(("a", "b"), "x"), share=0)
+    assert len(split.fit) == 2
+    assert split.score == ()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"fit": [0, 1], "score": [1]},
+        {"fit": [9]},
+        {"score": [-1]},
+        {"fit": []},
+        {"share": 1.0},
+        {"share": -0.1},
+        {"share": 0.01},
+        {"share": 0.99},
+        {"seed": -1},
+        {"fit": ["0"]},
+    ],
+)
+def test_splits_that_cannot_be_are_refused(options):
+    with pytest.raises(EmbspaceError):
+        split_lines(Corpus(("a", "b", "c"), "x"), **options)
+
+
+def test_ranges_of_lines_count_from_0_and_leave_out_the_end():
+    corpus = Corpus(tuple("abcdef"), "x")
+    assert line_range("2:4", corpus) == range(2, 4)
+    assert line_range(":3", corpus) == range(3)
+    assert line_range("3:", corpus) == range(3, 6)
+    for wrong in ("", "3", "4:2", "-1:2", "2:2", "a:b", "2:7", "1:2:3", None):
+        with pytest.raises(TextError):
+            line_range(wrong, corpus)
+
+
+def test_a_share_of_0_beside_lines_to_fit_scores_none(tiny_gpt2):
+    corpus = Corpus(tuple(f"text {n}" for n in range(9)), "x")
+    assert split_lines(corpus, fit=[3, 1], share=0.0) == split_lines(corpus, fit=[3, 1], share=0)
+    assert split_lines(corpus, fit=[3, 1], share=0.0).score == ()
+    read = {}
+    maps = embspace.fit(
+        embspace.load(tiny_gpt2),
+        corpus,
+        lines=[3, 1],
+        held_out=0.0,
+        progress=lambda what, done, total: read.update({what: total}),
+    )
+    assert set(read) == {"fit"} and maps.about["rows_scored"] == 0
+    assert all(pair.r2 is None for pair in maps.pairs)

@@ -1,0 +1,141 @@
+"""Pickles and code beside the weights never run, and local files open no connection."""
+
+import json
+import pickle
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from embspace.errors import ModelError
+from embspace.live.certificate import certify
+from embspace.weights.load import load, load_tokenizer
+
+
+class _Evil:
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self):
+        return (Path.touch, (self.target,))
+
+
+def test_a_pickle_that_would_run_code_is_refused_and_does_not_run(tiny_gpt2, copy, tmp_path):
+    folder, touched = copy(tiny_gpt2), tmp_path / "touched"
+    (folder / "model.safetensors").unlink()
+    for protocol in (2, 4):
+        (folder / "pytorch_model.bin").write_bytes(pickle.dumps(_Evil(touched), protocol))
+        with pytest.raises(ModelError, match=r"pytorch_model\.bin is refused"):
+            load(folder)
+    torch.save({"a": torch.ones(2), "b": _Evil(touched)}, folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match=r"pytorch_model\.bin is refused"):
+        load(folder)
+    assert not touched.exists()
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_an_honest_bin_file_is_read(tiny_gpt2, copy, zipped: bool):
+    folder = copy(tiny_gpt2)
+    state = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save(state, folder / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
+    model = load(folder)
+    assert torch.equal(model.attention(1).W_V, load(tiny_gpt2).attention(1).W_V)
+    assert certify(model, layers="first").passed
+
+
+def test_safetensors_are_preferred_to_a_pickle_beside_them(tiny_gpt2, copy, tmp_path):
+    folder, touched = copy(tiny_gpt2), tmp_path / "touched"
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(_Evil(touched)))
+    assert load(folder).n_layers == 3
+    assert certify(load(folder), layers="first").passed
+    assert not touched.exists()
+
+
+def test_code_in_the_folder_is_not_run_and_nothing_is_asked(tiny_gpt2, copy, tmp_path, monkeypatch):
+    folder, touched = copy(tiny_gpt2), tmp_path / "touched"
+    code = f"import pathlib\npathlib.Path({str(touched)!r}).touch()\n"
+    for name in ("configuration_evil.py", "modeling_evil.py", "tokenization_evil.py"):
+        (folder / name).write_text(code)
+    for file, auto_map in (
+        ("config.json", {"AutoConfig": "configuration_evil.EvilConfig"}),
+        ("tokenizer_config.json", {"AutoTokenizer": ["tokenization_evil.EvilTokenizer", None]}),
+    ):
+        content = json.loads((folder / file).read_text())
+        (folder / file).write_text(json.dumps({**content, "auto_map": auto_map}))
+    monkeypatch.setattr("builtins.input", lambda *a: pytest.fail("asked a question"))
+    monkeypatch.setattr(sys, "stdin", None)
+    model = load(folder)  # a known architecture: its own class is used, the folder's code is not
+    load_tokenizer(model)
+    assert certify(model, layers="first").passed
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": "evil"}))
+    with pytest.raises(ModelError, match=r"run its own code \(evil\): refused.*trust_remote_code"):
+        load(folder)
+    assert not touched.exists()
+
+
+def test_a_tokenizer_that_needs_its_own_code_is_refused_in_one_line(tiny_gpt2, copy, tmp_path):
+    folder, touched = copy(tiny_gpt2), tmp_path / "touched"
+    (folder / "tokenization_evil.py").write_text(f"open({str(touched)!r}, 'w')\n")
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps(
+            {
+                "tokenizer_class": "EvilTokenizer",
+                "auto_map": {"AutoTokenizer": ["tokenization_evil.EvilTokenizer", None]},
+            }
+        )
+    )
+    try:
+        tokenizer = load_tokenizer(load(folder))
+    except ModelError as error:
+        assert "\n" not in str(error) and "tokenizer" in str(error)
+    else:
+        assert type(tokenizer).__name__ != "EvilTokenizer"
+    assert not touched.exists()
+
+
+OFFLINE_SCRIPT = """
+import socket, sys
+def refuse(*args, **kwargs):
+    raise RuntimeError("a connection was tried")
+socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
+from embspace.errors import ModelError
+from embspace.live.certificate import certify
+from embspace.weights.load import load
+model = load(sys.argv[1])
+assert model.vocabulary.labels and certify(model, layers="first").passed
+try:
+    load("no-such-owner/no-such-model")
+except ModelError as error:
+    print(error)
+"""
+
+
+def test_local_folders_open_no_connection_and_an_unknown_name_fails_in_one_line(tiny_gpt2):
+    import os
+
+    environment = {k: v for k, v in os.environ.items() if k != "HF_HUB_OFFLINE"}
+    done = subprocess.run(
+        [sys.executable, "-c", OFFLINE_SCRIPT, str(tiny_gpt2)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "'no-such-owner/no-such-model' is no local folder" in done.stdout
+    assert done.stdout.count("\n") == 1
+
+
+def test_loading_certifying_and_tokenizers_open_no_socket(tiny_llama, monkeypatch):
+    monkeypatch.setattr(socket, "socket", lambda *a, **k: pytest.fail("opened a socket"))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **k: pytest.fail("looked up a name"))
+    model = load(tiny_llama)
+    assert len(model.vocabulary.labels) == 300
+    assert certify(model).passed
