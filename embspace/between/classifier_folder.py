@@ -10,8 +10,7 @@ from torch import Tensor
 
 from ..cache import read_json, replacing, replacing_folder
 from ..errors import EmbspaceError
-from ..live.running import quiet
-from ..messages import first_line
+from ..messages import first_line, quiet
 from ..text.corpus import mark_of
 from ..weights.checksum import sealed, unsealed
 from .classifier import BIAS, RECORD, WEIGHT, Classifier

@@ -15,12 +15,12 @@ from ..checking import index
 from ..errors import ModelError
 from ..live.capture import padded
 from ..live.gradients import states_of
+from ..live.opening import open_model
 from ..live.running import Running, run
 from ..live.tail import Tail
 from ..messages import first_line
 from ..weights.checksum import seal
 from ..weights.json_files import check_safetensors, path_of, read_json_file
-from ..weights.load import load as load_model
 from ..weights.model import Model
 from .classifier import Head, averaged, read_head
 from .classifier_folder import check_free
@@ -171,7 +171,7 @@ def _kernel(path: Path) -> Tensor:
 
 def _same(was: dict[str, Any], device: str) -> Model:
     """One of the two models. Raises ModelError where its weights are others than they were."""
-    model = load_model(was["model"], revision=was["revision"], dtype=was["dtype"], device=device)
+    model = open_model(was["model"], revision=was["revision"], dtype=was["dtype"], device=device)
     if model.provenance["model_hash"] != was["model_hash"]:
         raise ModelError(
             f"{was['model']} has other weights ({model.provenance['model_hash']}) than those "

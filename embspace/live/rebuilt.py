@@ -1,6 +1,6 @@
 """The parts of a block recomputed from our split of its weights: what a certificate compares."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -9,18 +9,15 @@ from torch import Tensor
 from ..weights import scales
 from ..weights.feed_forward import FeedForward, activation, activation_function, activation_name
 from ..weights.layout import spell
+from ..weights.model import Model
 from ..weights.norms import apply_norm, norm_heads
 from ..weights.rotary import rotate
-
-if TYPE_CHECKING:
-    from ..weights.model import Model
-
 
 ROWS = 16384  # rows of a table that are taken at a time
 
 
 def projected(
-    model: "Model", layer: int, which: Literal["q", "k", "v"], x: Float[Tensor, "B T d"]
+    model: Model, layer: int, which: Literal["q", "k", "v"], x: Float[Tensor, "B T d"]
 ) -> Float[Tensor, "B T heads d_h"]:
     """x W + b of every head, clipped where the config clips."""
     attention = model.attention(layer)
@@ -32,7 +29,7 @@ def projected(
 
 
 def turned(
-    model: "Model", layer: int, which: Literal["q", "k"], x: Float[Tensor, "B T d"]
+    model: Model, layer: int, which: Literal["q", "k"], x: Float[Tensor, "B T d"]
 ) -> Float[Tensor, "B heads T d_h"]:
     """Queries or keys as they meet: normed where the block norms them, turned where it turns."""
     heads = norm_heads(model, layer, which, projected(model, layer, which, x)).transpose(1, 2)
@@ -41,13 +38,13 @@ def turned(
     return rotate(heads, model, layer, torch.arange(heads.shape[2], device=x.device))
 
 
-def to_query_heads(model: "Model", layer: int, x: Float[Tensor, "B G T d_h"]) -> Tensor:
+def to_query_heads(model: Model, layer: int, x: Float[Tensor, "B G T d_h"]) -> Tensor:
     """(B, H, T, d_h): for each query head the key/value head it reads."""
     attention = model.attention(layer)
     return x[:, [attention.kv_head(h) for h in range(model.n_heads)]]
 
 
-def scores(model: "Model", layer: int, q: Tensor, k: Tensor) -> Float[Tensor, "B H T T"]:
+def scores(model: Model, layer: int, q: Tensor, k: Tensor) -> Float[Tensor, "B H T T"]:
     """What the softmax takes, without masks and additive position biases."""
     out = q @ to_query_heads(model, layer, k).transpose(-1, -2)
     out = out * scales.score_scale(model, layer)
@@ -56,7 +53,7 @@ def scores(model: "Model", layer: int, q: Tensor, k: Tensor) -> Float[Tensor, "B
 
 
 def attended(
-    model: "Model", layer: int, weights: Float[Tensor, "B H T T"], x: Float[Tensor, "B T d"]
+    model: Model, layer: int, weights: Float[Tensor, "B H T T"], x: Float[Tensor, "B T d"]
 ) -> Float[Tensor, "B T d"]:
     """Sum over heads of A_h (x W_V + b_V) W_O, plus b_O once."""
     attention = model.attention(layer)
@@ -65,18 +62,18 @@ def attended(
     return out if attention.b_O is None else out + attention.b_O
 
 
-def fed_forward(model: "Model", ff: FeedForward, x: Float[Tensor, "... d"]) -> Tensor:
+def fed_forward(model: Model, ff: FeedForward, x: Float[Tensor, "... d"]) -> Tensor:
     """act(x K^T) V of one feed-forward layer or expert."""
     return _values_of(model, ff, ff.meets(x))
 
 
-def _values_of(model: "Model", ff: FeedForward, met: dict[str, Tensor]) -> Tensor:
+def _values_of(model: Model, ff: FeedForward, met: dict[str, Tensor]) -> Tensor:
     out = activation(model)(met) @ ff.values
     return out if ff.value_bias is None else out + ff.value_bias
 
 
 def routed(
-    model: "Model", layer: int, x: Float[Tensor, "n d"], index: Tensor, weights: Tensor
+    model: Model, layer: int, x: Float[Tensor, "n d"], index: Tensor, weights: Tensor
 ) -> Float[Tensor, "n d"]:
     """The weighted sum of the experts chosen for each vector (index and weights: n × top)."""
     out = torch.zeros_like(x)
@@ -88,7 +85,7 @@ def routed(
     return out
 
 
-def shared(model: "Model", layer: int, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+def shared(model: Model, layer: int, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
     """The expert that every vector meets, times its gate where it has one."""
     out = fed_forward(model, model.feed_forward(layer, "shared"), x)
     path = f"{model.layout.block(layer)}{model.family.shared_expert}_gate.weight"
@@ -96,7 +93,7 @@ def shared(model: "Model", layer: int, x: Float[Tensor, "n d"]) -> Float[Tensor,
     return out if gate is None else out * torch.sigmoid(x @ gate.T)
 
 
-def written(model: "Model", layer: int, part: Literal["attn", "ff"], out: Tensor) -> Tensor:
+def written(model: Model, layer: int, part: Literal["attn", "ff"], out: Tensor) -> Tensor:
     """What a part's output adds to the stream: through its post-norm, times the multiplier."""
     names = model.family.attn_post if part == "attn" else model.family.ff_post
     if names:
@@ -104,7 +101,7 @@ def written(model: "Model", layer: int, part: Literal["attn", "ff"], out: Tensor
     return out * scales.residual_scale(model)
 
 
-def final_norm(model: "Model", state: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
+def final_norm(model: Model, state: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
     """State L through the final norm, if the family has one."""
     if model.family.final_norm is None:
         return state
@@ -113,14 +110,14 @@ def final_norm(model: "Model", state: Float[Tensor, "... d"]) -> Float[Tensor, "
     return apply_norm(model, state, model.final_gain(), shift)
 
 
-def prepared(model: "Model", state: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
+def prepared(model: Model, state: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
     """A state as E meets it: through the final norm and the head's transform, if it has them."""
     x = final_norm(model, state)
     return _transformed(model, x) if model.has_head else x
 
 
 def logits(
-    model: "Model", state: Float[Tensor, "... d"], room: Float[Tensor, "... rows"] | None = None
+    model: Model, state: Float[Tensor, "... d"], room: Float[Tensor, "... rows"] | None = None
 ) -> Float[Tensor, "... rows"]:
     """The whole prediction head on state L: norm, projection or transform, matrix, bias, cap.
 
@@ -148,7 +145,7 @@ def against(
     return room
 
 
-def finished(model: "Model", products: Float[Tensor, "... rows"]) -> Float[Tensor, "... rows"]:
+def finished(model: Model, products: Float[Tensor, "... rows"]) -> Float[Tensor, "... rows"]:
     """Head bias, logit scale and soft cap, in the order the models apply them; overwrites."""
     bias, scale, cap = model.head_bias, scales.logit_scale(model), scales.logit_cap(model)
     if bias is not None:
@@ -161,7 +158,7 @@ def finished(model: "Model", products: Float[Tensor, "... rows"]) -> Float[Tenso
     return bounded * cap if bounded.requires_grad else bounded.mul_(cap)
 
 
-def _transformed(model: "Model", x: Tensor) -> Tensor:
+def _transformed(model: Model, x: Tensor) -> Tensor:
     """A masked model's dense layer, activation and norm, if it has them."""
     transform = model.family.transform
     if transform is None:

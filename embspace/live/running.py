@@ -1,24 +1,18 @@
 """The live transformers model of a checkpoint, and where our parts lie in it."""
 
 import copy
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
 from ..errors import CannotRunError, ModelError, ResourceError
-from ..messages import first_line
+from ..messages import first_line, quiet
 from ..weights.layout import text_part
+from ..weights.model import Model
 from ..weights.scales import score_cap
-
-if TYPE_CHECKING:
-    from ..weights.model import Model
-
 
 TRAINED = (".gamma", ".beta")  # older ends of names of a norm's weight and bias
 ADAPTER_MARKS = ("lora_", "ia3_", "hada_w", "lokr_w", "oft_", "vera_lambda", "adapter")
@@ -33,7 +27,7 @@ class Running:
     module: Any
     prefix: str
     n_layers: int
-    model: "Model"
+    model: Model
 
     @property
     def text_config(self) -> Any:
@@ -88,7 +82,7 @@ class Running:
 
 
 def run(
-    model: "Model",
+    model: Model,
     *,
     n_layers: int | None = None,
     dtype: torch.dtype | None = None,
@@ -119,39 +113,10 @@ def run(
     module = _load(model, config, n_layers, dtype, chosen, device_map)
     if device_map is None:
         module = module.to(model.device)
-    return _located(model, module.eval(), n_layers)
+    return located(model, module.eval(), n_layers)
 
 
-def attach(model: "Model", module: Any) -> Running:
-    """A live transformers model that is there already, seen with the names of its checkpoint.
-
-    It is run in eval mode, and gets its own mode back after every run. Reads all weights once, to
-    compare them; what is changed afterwards is not noticed.
-
-    Args:
-        model: The checkpoint that the live model was loaded from.
-        module: A transformers model, in any dtype and on any device.
-
-    Returns:
-        The live model, for `lens(…, running=…)` and `capture`.
-
-    Raises:
-        ModelError: Its parts lie elsewhere or hold no values (meta tensors), or a setting or a
-            tensor is not the checkpoint's: the first that differs is named.
-    """
-    if any(parameter.is_meta for parameter in module.parameters()):
-        raise ModelError("the live model's weights are not loaded: some are meta tensors.")
-    model.require_proof()
-    running = _located(model, module, model.n_layers)
-    for layer in range(model.n_layers):
-        running.block(layer)
-    from .same_weights import require_same
-
-    require_same(running)
-    return running
-
-
-def _located(model: "Model", module: Any, n_layers: int) -> Running:
+def located(model: Model, module: Any, n_layers: int) -> Running:
     """A live model, with the path of its base found by its embedding."""
     embedding = module.get_input_embeddings()
     paths = [name for name, m in module.named_modules() if m is embedding]
@@ -165,7 +130,7 @@ def _located(model: "Model", module: Any, n_layers: int) -> Running:
     return Running(module, prefix, n_layers, model)
 
 
-def is_alibi_falcon(model: "Model") -> bool:
+def is_alibi_falcon(model: Model) -> bool:
     """Whether transformers' plain attention, but not its fast one, adds ALiBi twice."""
     return model.config.model_type == "falcon" and model.family.positions == "alibi"
 
@@ -185,7 +150,7 @@ def truncated(config: Any, n_layers: int) -> Any:
     return config
 
 
-def _full_config(model: "Model") -> Any:
+def _full_config(model: Model) -> Any:
     """The config of the whole checkpoint (text and vision), by which transformers loads it."""
     from transformers import AutoConfig
 
@@ -206,12 +171,12 @@ HEADED = {  # transformers' mappings of classes with a prediction head, the firs
 }
 
 
-def fills_masks(model: "Model") -> bool:
+def fills_masks(model: Model) -> bool:
     """Whether transformers has a class that fills masks for a checkpoint's config."""
     return _headed(_full_config(model), causal=False) is not None
 
 
-def _auto_class(model: "Model", config: Any) -> Any:
+def _auto_class(model: Model, config: Any) -> Any:
     from transformers import AutoModel
 
     found = _headed(config, causal=model.family.causal) if model.has_head else None
@@ -227,7 +192,7 @@ def _headed(config: Any, *, causal: bool) -> Any | None:
     return next((one for one in every if one and type(config) in one._model_mapping), None)
 
 
-def require_whole(model: "Model") -> None:
+def require_whole(model: Model) -> None:
     """Raise ModelError where the live model has no place for a tensor, or lacks one.
 
     Compares names and shapes only: reads no weight and runs nothing.
@@ -235,7 +200,7 @@ def require_whole(model: "Model") -> None:
     _load(model, _full_config(model), model.n_layers, model.dtype, None, "meta")
 
 
-def skeleton(model: "Model") -> nn.Module:
+def skeleton(model: Model) -> nn.Module:
     """The live model with one block and without weights (on the meta device), to ask how it works.
 
     Raises CannotRunError where transformers has no class for it.
@@ -246,7 +211,7 @@ def skeleton(model: "Model") -> nn.Module:
 
 
 def _load(
-    model: "Model",
+    model: Model,
     config: Any,
     n_layers: int,
     dtype: torch.dtype,
@@ -280,7 +245,7 @@ def _load(
     return module
 
 
-def _refuse_contradictions(model: "Model", found: dict[str, Any]) -> None:
+def _refuse_contradictions(model: Model, found: dict[str, Any]) -> None:
     """A tensor of another shape than the config asks for, or one that is not there.
 
     Transformers goes on with random numbers, or with 1 for a gain; our reading takes it as absent.
@@ -298,7 +263,7 @@ def _refuse_contradictions(model: "Model", found: dict[str, Any]) -> None:
             )
 
 
-def _old_name(model: "Model", name: str) -> str:
+def _old_name(model: Model, name: str) -> str:
     """That a file holds a norm's gain or shift by a name which transformers does not read."""
     part, _, end = name.rpartition(".")
     old = {"weight": f"{part}.gamma", "bias": f"{part}.beta"}.get(end)
@@ -311,7 +276,7 @@ def is_beside(name: str) -> bool:
     return any(part.startswith(BESIDE) for part in name.split("."))
 
 
-def _refuse_unused(model: "Model", found: dict[str, Any], n_layers: int) -> None:
+def _refuse_unused(model: Model, found: dict[str, Any], n_layers: int) -> None:
     """A weight of a block that runs, for which the live model has no place (relative positions that
     transformers gave up, an adapter that was never merged): it was trained as another model."""
     layout, checkpoint = model.layout, model.checkpoint
@@ -330,7 +295,7 @@ def _refuse_unused(model: "Model", found: dict[str, Any], n_layers: int) -> None
             )
 
 
-def _check_memory(model: "Model", n_layers: int, dtype: torch.dtype) -> None:
+def _check_memory(model: Model, n_layers: int, dtype: torch.dtype) -> None:
     """Refuse before loading what this machine's memory would not hold."""
     import psutil
 
@@ -343,19 +308,3 @@ def _check_memory(model: "Model", n_layers: int, dtype: torch.dtype) -> None:
             f"the live model needs about {needed / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB "
             'are free: check fewer layers (layers="first").'
         )
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """No progress bars and no log lines from transformers while it loads."""
-    from transformers.utils import logging as hf
-
-    level, bars = hf.get_verbosity(), hf.is_progress_bar_enabled()
-    hf.set_verbosity(logging.CRITICAL)
-    hf.disable_progress_bar()
-    try:
-        yield
-    finally:
-        hf.set_verbosity(level)
-        if bars:
-            hf.enable_progress_bar()

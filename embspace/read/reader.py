@@ -8,8 +8,9 @@ from typing import Any
 
 from ..checking import indices, known
 from ..errors import EmbspaceError
+from ..live.opening import open_model
+from ..live.proved import ProvedModel
 from ..notation import Circuit, Group, Inverse, Norm
-from ..weights.load import load as load_model
 from ..weights.model import Model
 from ..weights.vocabulary import filter_names
 from .circuits import CircuitPairs, Head, HeadCircuit
@@ -68,7 +69,7 @@ class FeedForwards:
                 yield FeedForwardReading(self._model, layer, expert)
 
 
-class ReadableModel(Model):
+class ReadableModel(ProvedModel):
     """A checkpoint's weights in the papers' notation, and what they say in vocabulary space."""
 
     @property
@@ -130,9 +131,9 @@ class ReadableModel(Model):
 
 
 def load(name: str | Path, **options: Any) -> ReadableModel:
-    """Open a model for reading; the same arguments and errors as `embspace.weights.load.load`.
+    """Open a model for reading; arguments and errors as of `embspace.live.opening.open_model`.
 
     revision: Hub revision; dtype: of the arithmetic; device: cpu or cuda; trust_remote_code:
     False unless asked for; family: paths by hand for an unknown architecture.
     """
-    return load_model(name, kind=ReadableModel, **options)
+    return open_model(name, kind=ReadableModel, **options)

@@ -1,6 +1,6 @@
 """Attention weights of one block, one matrix a head, whatever way a family stores them."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from jaxtyping import Float
 from torch import Tensor
@@ -8,15 +8,13 @@ from torch import Tensor
 from ..checking import index
 from ..errors import ModelError
 from .layout import Layout
-
-if TYPE_CHECKING:
-    from .model import Model
+from .weights import Weights
 
 
 class Attention:
     """W_Q, W_K, W_V, W_O of one block, one matrix a head, split as its family lays them out."""
 
-    def __init__(self, model: "Model", layer: int) -> None:
+    def __init__(self, model: Weights, layer: int) -> None:
         self.model, self.layer = model, layer
         self._block = model.layout.block(layer)
 

@@ -8,6 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+DENSE_NAMES = ("gate_proj", "up_proj", "down_proj")
+STACK = "mlp.experts."  # where transformers 5 keeps the (experts, …) tensors of a mixture
+
 
 @dataclass(frozen=True, kw_only=True)
 class Transform:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -10,10 +10,8 @@ from torch import Tensor
 
 from ..checking import whole
 from ..errors import ModelError
-from .shapes import DENSE_NAMES, STACK
-
-if TYPE_CHECKING:
-    from .model import Model
+from .family import DENSE_NAMES, STACK
+from .weights import Weights
 
 ACTIVATION_NAMES = (
     "hidden_activation",
@@ -39,7 +37,7 @@ class FeedForward:
     value_bias: Float[Tensor, "d"] | None
 
     @classmethod
-    def of(cls, model: "Model", layer: int, expert: int | str | None) -> "FeedForward":
+    def of(cls, model: Weights, layer: int, expert: int | str | None) -> "FeedForward":
         """Read one feed-forward layer; raises ModelError for an expert that does not exist."""
         block, family = model.layout.block(layer), model.family
         expert = chosen_expert(model, layer, expert)
@@ -63,7 +61,7 @@ class FeedForward:
         return met
 
 
-def activation(model: "Model") -> Callable[[dict[str, Tensor]], Tensor]:
+def activation(model: Weights) -> Callable[[dict[str, Tensor]], Tensor]:
     """The function from what meets the keys to the activations of the values, by the config."""
     if model.family.activation == "gpt_oss":
         return _clamped_swiglu(model.config)
@@ -91,7 +89,7 @@ def activation_function(name: str) -> Callable[[Tensor], Tensor]:
     return ACT2FN[name]
 
 
-def expert_keys(model: "Model", layer: int) -> list[int | str | None]:
+def expert_keys(model: Weights, layer: int) -> list[int | str | None]:
     """[None] for a plain feed-forward layer; expert numbers, then "shared", for a mixture."""
     family, block = model.family, model.layout.block(layer)
     if not family.experts or f"{block}{family.down}.weight" in model.checkpoint:
@@ -108,7 +106,7 @@ def expert_keys(model: "Model", layer: int) -> list[int | str | None]:
     return [*range(n), *(["shared"] if shared else [])]
 
 
-def chosen_expert(model: "Model", layer: int, expert: int | str | None) -> int | str | None:
+def chosen_expert(model: Weights, layer: int, expert: int | str | None) -> int | str | None:
     """An expert that a layer has. Raises ModelError, naming those there are, for any other."""
     if expert is not None and not isinstance(expert, str):
         expert = whole(expert, "expert", error=ModelError)
@@ -122,7 +120,7 @@ def chosen_expert(model: "Model", layer: int, expert: int | str | None) -> int |
     raise ModelError(f"layer {layer} has no expert {expert!r}: it has {_named(known)}.")
 
 
-def expert_paths(model: "Model", expert: int | str) -> tuple[str, str, str]:
+def expert_paths(model: Weights, expert: int | str) -> tuple[str, str, str]:
     """Paths of gate, up and down of one expert, below the block."""
     family = model.family
     inside = family.shared_expert if expert == "shared" else family.experts
@@ -131,13 +129,13 @@ def expert_paths(model: "Model", expert: int | str) -> tuple[str, str, str]:
     return gate, up, down
 
 
-def stacked_experts(model: "Model", layer: int) -> bool:
+def stacked_experts(model: Weights, layer: int) -> bool:
     """Whether all experts of a block share (experts, …) tensors, as transformers 5 holds them."""
     return f"{model.layout.block(layer)}{STACK}down_proj" in model.checkpoint
 
 
 def _keys(
-    model: "Model", block: str, gate: str | None, up: str, gate_up: str | None
+    model: Weights, block: str, gate: str | None, up: str, gate_up: str | None
 ) -> tuple[dict[str, Tensor], dict[str, Tensor | None]]:
     if gate_up:
         weight, bias = model.linear(block + gate_up)
@@ -156,7 +154,7 @@ def _halves(rows: Tensor) -> dict[str, Any]:
     return {"gate": gate, "up": up}
 
 
-def _from_stack(cls, model: "Model", layer: int, expert: int) -> FeedForward:
+def _from_stack(cls, model: Weights, layer: int, expert: int) -> FeedForward:
     """One expert of the stacked tensors: (out, in) halves, or gpt-oss' (in, out) alternating."""
     gate_up, down = (_of_stack(model, layer, f"{n}_proj", expert) for n in ("gate_up", "down"))
     bias, value_bias = (
@@ -172,7 +170,7 @@ def _from_stack(cls, model: "Model", layer: int, expert: int) -> FeedForward:
     return cls(layer, expert, _halves(gate_up), down.T, {"gate": None, "up": None}, value_bias)
 
 
-def _of_stack(model: "Model", layer: int, name: str, expert: int) -> Tensor | None:
+def _of_stack(model: Weights, layer: int, name: str, expert: int) -> Tensor | None:
     path = f"{model.layout.block(layer)}{STACK}{name}"
     if path not in model.checkpoint:
         return None

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..cache import cache_folder, read_json, told, unfinished
 from ..errors import EmbspaceError, ModelError
-from ..messages import first_line
+from ..messages import first_line, quiet
 
 SOURCE = "embspace-source.json"  # in the unpacked folder: what it was made from
 POSITIONS = ("rope_freqs", "rope_factors")  # scaled rotary frequencies, which the loader skips
@@ -102,8 +102,6 @@ def _convert(path: Path, target: Path) -> None:
 def _write(path: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    from ..live.running import quiet
 
     source = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name}
     try:

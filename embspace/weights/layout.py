@@ -6,6 +6,7 @@ from typing import Any
 from ..checking import index
 from ..errors import ModelError
 from ..messages import first_line
+from .encoders import HEADS
 from .family import Family
 from .tensors import Checkpoint
 
@@ -43,19 +44,19 @@ class Layout:
 
 
 def resolve(family: Family, config: Any, checkpoint: Checkpoint) -> Layout:
-    """The Layout of a checkpoint, whose matrices have the shapes that the config gives them.
+    """Sizes from the config, prefix and spellings from the names that the checkpoint holds.
 
-    Raises ModelError naming what was looked for and not found, or does not fit.
+    Raises ModelError naming what was looked for and not found.
     """
-    from .shapes import check_fit
-
     family = replace(family, **family.adapt(config))
     if family.generic and family.transform:
         family = _with_held_head(family, checkpoint)
     prefix = _prefix(family, checkpoint)
     n_layers = _size(config, "num_hidden_layers")
     n_heads, n_kv_heads, d_head = head_sizes(config)
-    layout = Layout(
+    if getattr(config, "inner_group_num", 1) != 1:
+        raise ModelError("ALBERT with inner_group_num above 1 is not supported.")
+    return Layout(
         family=family,
         prefix=prefix,
         d=_size(config, "hidden_size"),
@@ -65,16 +66,10 @@ def resolve(family: Family, config: Any, checkpoint: Checkpoint) -> Layout:
         d_head=d_head,
         n_groups=_size(config, "num_hidden_groups", n_layers),
     )
-    if getattr(config, "inner_group_num", 1) != 1:
-        raise ModelError("ALBERT with inner_group_num above 1 is not supported.")
-    check_fit(layout, checkpoint)
-    return layout
 
 
 def _with_held_head(family: Family, checkpoint: Checkpoint) -> Family:
     """An unknown encoder with the prediction head, of all known encoders', that its file holds."""
-    from .encoders import HEADS
-
     for transform, head in HEADS.items():
         if f"{transform.dense}.weight" in checkpoint:
             return replace(family, transform=transform, **head)

@@ -1,9 +1,8 @@
 """Model: a checkpoint's weights in the papers' notation, lazy, factored, never multiplied out."""
 
-import warnings
+from abc import abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -11,16 +10,17 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..checking import one_of
-from ..errors import CannotRunError, CertificateError, ModelError, ResourceError
+from ..errors import ModelError
 from ..notation import Norm
 from .attention import Attention
-from .family import Family
 from .feed_forward import FeedForward, expert_keys
 from .layout import Layout, spell
 from .norms import head_norm_path
 from .scales import projection_clip
 from .tensors import Checkpoint
+from .tokenizer import load_tokenizer
 from .vocabulary import VocabularySpace
+from .weights import Weights
 
 Part = Literal["attn", "ff"]
 OTHER_TASKS = tuple(
@@ -32,11 +32,11 @@ OTHER_TASKS = tuple(
 )
 
 
-class Model:
+class Model(Weights):
     """Weights of one checkpoint, read from its memory-mapped shards when asked for.
 
-    Builds no torch module and runs no forward pass. Tensors come in `dtype` (float32 unless
-    asked otherwise) on `device`. Axis names: embspace.notation.
+    Builds no torch module. The first number asked for proves the reading (`require_proof`). Tensors
+    come in `dtype` (float32 unless asked otherwise) on `device`. Axis names: embspace.notation.
     """
 
     def __init__(
@@ -53,9 +53,8 @@ class Model:
         stored_as: str | None = None,
         check: bool = True,
     ) -> None:
-        self.name, self.config, self.layout, self.checkpoint = name, config, layout, checkpoint
-        self.dtype, self.device, self.revision = dtype, torch.device(device), revision
-        self._notes, self._stored_as = notes, stored_as
+        super().__init__(name, config, layout, checkpoint, dtype=dtype, device=device)
+        self.revision, self._notes, self._stored_as = revision, notes, stored_as
         self.proof_due = check
 
     def __repr__(self) -> str:
@@ -64,80 +63,13 @@ class Model:
             f"d={self.d}, H={self.n_heads}, G={self.n_kv_heads}, d_h={self.d_head})"
         )
 
-    def require_proof(self) -> None:
-        """Prove the reading, or take its kept proof, before the first number; once a model.
-
-        Warns where no forward pass is possible. Raises ModelError or CertificateError.
-        """
-        if not self.proof_due:
-            return
-        from ..live.certificate import require
-
-        self.proof_due = False  # what the proof itself reads needs none
-        try:
-            require(self)
-        except (ResourceError, CannotRunError) as error:
-            warnings.warn(
-                f"{self.name} is read without proof, because a forward pass is not possible: "
-                f"{error}",
-                stacklevel=3,
-            )
-        except BaseException as error:
-            self.proof_due = True
-            if isinstance(error, CertificateError):
-                raise CertificateError(f"{error} load(…, check=False) reads it anyway.") from error
-            raise
-
-    # sizes -------------------------------------------------------------------------------
-    @property
-    def folder(self) -> Path:
-        """The folder that the weights are read from."""
-        return self.checkpoint.folder
-
-    @property
-    def family(self) -> Family:
-        """Names and conventions of the architecture, as resolved for this config."""
-        return self.layout.family
-
-    @property
-    def d(self) -> int:
-        """Width of the residual stream."""
-        return self.layout.d
-
-    @property
-    def n_layers(self) -> int:
-        """L, the number of blocks."""
-        return self.layout.n_layers
-
-    @property
-    def n_heads(self) -> int:
-        """H, query heads of a layer."""
-        return self.layout.n_heads
-
-    @property
-    def n_kv_heads(self) -> int:
-        """G, key/value heads of a layer."""
-        return self.layout.n_kv_heads
-
-    @property
-    def d_head(self) -> int:
-        """d_h, the width of a head."""
-        return self.layout.d_head
-
     @cached_property
+    @abstractmethod
     def n_positions(self) -> int | None:
         """Tokens of the longest text, special ones included; None where there is no end.
 
         Raises CannotRunError where transformers has no class for the model.
         """
-        from ..live.positions import position_limit
-
-        return position_limit(self)
-
-    @cached_property
-    def stored_dtype(self) -> torch.dtype:
-        """The dtype of the weights on disk."""
-        return self.checkpoint.tensor(f"{self.layout.block(0)}{self.family.o}.weight").dtype
 
     @cached_property
     def provenance(self) -> dict[str, Any]:
@@ -159,9 +91,7 @@ class Model:
     @cached_property
     def vocabulary(self) -> VocabularySpace:
         """The space spanned by the output embedding E, with the tokenizer's labels."""
-        from .load import load_tokenizer
-
-        return VocabularySpace(self.embedding(), load_tokenizer(self), name=self.name)
+        return VocabularySpace(self.embedding(), load_tokenizer(self.folder), name=self.name)
 
     @property
     def tokenizer(self) -> Any | None:
@@ -269,22 +199,6 @@ class Model:
         return self.weight(f"{inward}.weight").T
 
     # weights -----------------------------------------------------------------------------
-    def weight(self, name: str) -> Tensor:
-        """A tensor of the checkpoint in this model's dtype on its device."""
-        self.require_proof()
-        return self.checkpoint.tensor(name).to(self.device, self.dtype)
-
-    def optional(self, name: str | None) -> Tensor | None:
-        """A tensor of the checkpoint, or None where there is none of that name."""
-        self.require_proof()
-        return self.weight(name) if name and name in self.checkpoint else None
-
-    def linear(self, path: str) -> tuple[Float[Tensor, "out in"], Tensor | None]:
-        """Weight (out, in), whatever the layer class stores, and bias of a linear map."""
-        weight = self.weight(f"{path}.weight")
-        weight = weight.T if self.family.transposed else weight
-        return weight, self.optional(f"{path}.bias")
-
     def attention(self, layer: int) -> Attention:
         """The attention weights of a block."""
         return Attention(self, layer)

@@ -1,15 +1,13 @@
 """Norms as functions of a vector: with or without their gain, of the stream and of heads."""
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from .layout import spell
-
-if TYPE_CHECKING:
-    from .model import Model
+from .weights import Weights
 
 EPS_NAMES = (
     "rms_norm_eps",
@@ -20,7 +18,7 @@ EPS_NAMES = (
 )
 
 
-def epsilon(model: "Model") -> float:
+def epsilon(model: Weights) -> float:
     """The small number under the root: the config's, else what the family's code says."""
     for name in EPS_NAMES:
         value = getattr(model.config, name, None)
@@ -39,7 +37,7 @@ def standardise(
 
 
 def apply_norm(
-    model: "Model",
+    model: Weights,
     x: Float[Tensor, "... d"],
     gain: Float[Tensor, "d"] | None,
     shift: Float[Tensor, "d"] | None = None,
@@ -51,7 +49,7 @@ def apply_norm(
 
 
 def norm_heads(
-    model: "Model", layer: int, which: Literal["q", "k"], x: Float[Tensor, "... heads d_h"]
+    model: Weights, layer: int, which: Literal["q", "k"], x: Float[Tensor, "... heads d_h"]
 ) -> Float[Tensor, "... heads d_h"]:
     """Queries or keys through their norm, if the block has one.
 
@@ -69,7 +67,7 @@ def norm_heads(
     return (out if shift is None else out + shift).reshape(x.shape)
 
 
-def head_norm_path(model: "Model", layer: int, which: Literal["q", "k"]) -> str | None:
+def head_norm_path(model: Weights, layer: int, which: Literal["q", "k"]) -> str | None:
     """Module path of the norm of queries or keys, or None."""
     names = model.family.q_norm if which == "q" else model.family.k_norm
     block = model.layout.block(layer)
@@ -79,13 +77,13 @@ def head_norm_path(model: "Model", layer: int, which: Literal["q", "k"]) -> str 
     return spell(names, block, model.checkpoint)
 
 
-def _head_gain(model: "Model", path: str) -> Tensor:
+def _head_gain(model: Weights, path: str) -> Tensor:
     if f"{path}.weight" in model.checkpoint:
         return model.weight(f"{path}.weight") + model.family.gain_offset
     return torch.stack([model.weight(name) for name in _numbered(model, f"{path}.norms.")])
 
 
-def _numbered(model: "Model", prefix: str) -> list[str]:
+def _numbered(model: Weights, prefix: str) -> list[str]:
     """`prefix`0.weight, `prefix`1.weight … as far as the checkpoint holds them (StableLM)."""
     names: list[str] = []
     while f"{prefix}{len(names)}.weight" in model.checkpoint:
@@ -93,7 +91,7 @@ def _numbered(model: "Model", prefix: str) -> list[str]:
     return names
 
 
-def shift_of(model: "Model", layer: int, names: str | None) -> Any:
+def shift_of(model: Weights, layer: int, names: str | None) -> Any:
     """Shift (bias) of a norm of a block, or None."""
     path = spell(names, model.layout.block(layer), model.checkpoint)
     return model.optional(f"{path}.bias") if path else None

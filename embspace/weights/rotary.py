@@ -1,21 +1,19 @@
 """Rotary positions: how queries and keys turn with their position, from the config alone."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ..errors import ModelError
-
-if TYPE_CHECKING:
-    from .model import Model
+from .weights import Weights
 
 BY_LENGTH = ("dynamic", "longrope")  # scalings that depend on the length of the text
 
 
 def rotation(
-    model: "Model", layer: int, position: int, *, length: int | None = None
+    model: Weights, layer: int, position: int, *, length: int | None = None
 ) -> Float[Tensor, "d_h d_h"]:
     """R(n), so that the score of a query at n and a key at m is (q R(n)) · (k R(m)).
 
@@ -29,7 +27,7 @@ def rotation(
 
 def rotate(
     x: Float[Tensor, "... d_h"],
-    model: "Model",
+    model: Weights,
     layer: int,
     position: int | Int[Tensor, "..."],
     *,
@@ -56,7 +54,7 @@ def rotate(
 
 
 def frequencies(
-    model: "Model", layer: int, *, length: int | None = None
+    model: Weights, layer: int, *, length: int | None = None
 ) -> tuple[Float[Tensor, "pairs"], float] | None:
     """Angle a position adds to each pair of coordinates, and the factor on cos and sin.
 
@@ -122,7 +120,7 @@ def layer_kind(config: Any, layer: int) -> str | None:
     return kinds[layer] if kinds else None
 
 
-def _layer_rotates(model: "Model", layer: int) -> bool:
+def _layer_rotates(model: Weights, layer: int) -> bool:
     flags = getattr(model.config, "no_rope_layers", None)  # 0 where there is none, despite the name
     if flags is not None and not flags[layer]:
         return False

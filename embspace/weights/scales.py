@@ -1,12 +1,11 @@
 """The plain numbers by which a config multiplies scores, embeddings, writes and logits."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from .model import Model
+from .weights import Weights
 
 
-def score_scale(model: "Model", layer: int) -> float:
+def score_scale(model: Weights, layer: int) -> float:
     """What q · k is multiplied by before the softmax of a block; often 1 / √d_h, never assumed."""
     config = model.config
     chosen = _chosen_score_scale(config)
@@ -18,37 +17,37 @@ def score_scale(model: "Model", layer: int) -> float:
     return scale / (layer + 1) if by_layer else scale
 
 
-def score_cap(model: "Model") -> float | None:
+def score_cap(model: Weights) -> float | None:
     """Soft cap of the attention scores (Gemma 2), or None."""
     if not model.family.caps_scores:
         return None
     return getattr(model.config, "attn_logit_softcapping", None)
 
 
-def projection_clip(model: "Model") -> float | None:
+def projection_clip(model: Weights) -> float | None:
     """Bound to which queries, keys and values are clipped (MPT, OLMo), or None."""
     config = model.config
     return getattr(config, "clip_qkv", None) or _mpt(config, "clip_qkv")
 
 
-def embedding_scale(model: "Model") -> float:
+def embedding_scale(model: Weights) -> float:
     """What embedding rows are multiplied by to become state 0 (Gemma: √d; Granite's own)."""
     if model.family.embedding_scaled:
         return model.d**0.5
     return float(getattr(model.config, "embedding_multiplier", 1.0))
 
 
-def residual_scale(model: "Model") -> float:
+def residual_scale(model: Weights) -> float:
     """What a block's writes are multiplied by before they are added (Granite)."""
     return float(getattr(model.config, "residual_multiplier", 1.0))
 
 
-def logit_scale(model: "Model") -> float:
+def logit_scale(model: Weights) -> float:
     """What logits are multiplied by (Cohere multiplies, Granite divides)."""
     return _logit_scale(model.config) if model.family.scales_logits else 1.0
 
 
-def logit_cap(model: "Model") -> float | None:
+def logit_cap(model: Weights) -> float | None:
     """Soft cap of the logits, applied once, last (Gemma 2), or None."""
     return _logit_cap(model.config) if model.family.scales_logits else None
 

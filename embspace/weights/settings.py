@@ -3,10 +3,9 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from .model import Model
+from .weights import Weights
 
 SMALL = ("*.json", "*.txt", "*.model")  # config, tokenizer and its tables
 # What a config says that changes no state of a text: names, labels, training, generation, what is
@@ -102,6 +101,6 @@ def beside(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def model_key(model: "Model") -> str:
+def model_key(model: Weights) -> str:
     """What is measured of a model is valid for: its weights, and the small files beside them."""
     return f"{model.checkpoint.fingerprint}-{beside(model.folder)}"

@@ -1,20 +1,24 @@
 """Whether a checkpoint's matrices have the shapes its config gives them: headers only."""
 
+from typing import Any
+
 from ..errors import ModelError
-from .layout import Layout, spell
+from .family import DENSE_NAMES, STACK, Family
+from .layout import Layout, resolve, spell
 from .tensors import Checkpoint
 
-DENSE_NAMES = ("gate_proj", "up_proj", "down_proj")
-STACK = "mlp.experts."  # where transformers 5 keeps the (experts, …) tensors of a mixture
 Shape = tuple[int, ...]
 
 
-def check_fit(layout: Layout, checkpoint: Checkpoint) -> None:
-    """Every block's matrices fit d, H, G, d_h and each other; the embedding fits d.
+def fitting_layout(family: Family, config: Any, checkpoint: Checkpoint) -> Layout:
+    """The layout of a checkpoint whose matrices have the shapes that its config gives them.
 
+    Every block's matrices fit d, H, G, d_h and each other; the embedding fits d.
     Raises ModelError naming the first that is missing, packed, or of another shape.
     """
+    layout = resolve(family, config, checkpoint)
     _Fits(layout, checkpoint).check()
+    return layout
 
 
 class _Fits:

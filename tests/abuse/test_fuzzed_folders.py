@@ -17,7 +17,7 @@ from embspace.between import classifier_folder as tuning
 from embspace.between.classifier import BIAS, RECORD, WEIGHT, read_head
 from embspace.between.stitched_model import load_stitched, stitched
 from embspace.errors import EmbspaceError
-from embspace.weights.load import load
+from embspace.read.reader import load
 
 from .damage import edit, with_tensors
 

@@ -10,7 +10,7 @@ import torch
 import embspace
 from embspace.cache import write_atomically
 from embspace.errors import EmbspaceError, ModelError
-from embspace.weights.load import load
+from embspace.read.reader import load
 
 from .damage import ATTENTION, in_one_line, with_tensors
 

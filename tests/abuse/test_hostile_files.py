@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 import embspace
 from embspace.errors import CannotRunError, ModelError
-from embspace.weights.load import load
+from embspace.read.reader import load
 
 from .damage import ATTENTION, INDEX, VALUES, edit, entry, in_one_line, with_header, with_tensors
 

@@ -6,8 +6,8 @@ import torch
 from embspace.live.capture import capture_all
 from embspace.live.rerun import again
 from embspace.live.running import run
+from embspace.read.reader import load
 from embspace.text.passages import Passage
-from embspace.weights.load import load
 
 from .zoo import ZOO
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from embspace.weights.load import load
+from embspace.read.reader import load
 
 IDS = torch.tensor([[5, 17, 44, 3, 120, 9, 201, 77, 30], [8, 8, 250, 61, 2, 99, 140, 13, 71]])
 

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from embspace.errors import ModelError
-from embspace.live.running import attach, run
-from embspace.weights.load import load
+from embspace.live.attach import attach
+from embspace.live.running import run
+from embspace.read.reader import load
 
 from .zoo import ZOO, build
 

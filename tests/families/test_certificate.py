@@ -7,7 +7,7 @@ import pytest
 
 from embspace.live import checks
 from embspace.live.certificate import certify
-from embspace.weights.load import load
+from embspace.read.reader import load
 
 from .zoo import ZOO
 

@@ -15,7 +15,7 @@ from embspace.live import plain_pass as plain
 from embspace.live.certificate import certify, require
 from embspace.live.record import Tape
 from embspace.live.running import run
-from embspace.weights.load import load
+from embspace.read.reader import load
 from embspace.weights.registry import BY_TYPE
 
 from .zoo import GEMMA23, TEXT, ZOO, randomised

@@ -5,8 +5,8 @@ import torch
 
 from embspace.errors import ModelError
 from embspace.read.circuits import HeadCircuit
+from embspace.read.reader import load
 from embspace.read.vectors import FeedForwardReading, sub_heads
-from embspace.weights.load import load
 from embspace.weights.model import fold, reading, writing
 
 POST_NORM = [

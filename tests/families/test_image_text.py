@@ -13,7 +13,7 @@ from embspace.live import rebuilt as replay
 from embspace.live.certificate import certify
 from embspace.live.plain_pass import states
 from embspace.live.running import run
-from embspace.weights.load import load
+from embspace.read.reader import load
 
 from .zoo import GROUPED, KINDS, OWN_HEAD, gemma3_with_vision, randomised
 

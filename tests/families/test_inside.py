@@ -7,8 +7,8 @@ from embspace.errors import ModelError
 from embspace.live.capture import capture_all
 from embspace.live.running import run
 from embspace.maps.inside_block import added, inside, parts_inside
+from embspace.read.reader import load
 from embspace.text.passages import Passage
-from embspace.weights.load import load
 
 IDS = tuple((11 * n + 7) % 290 + 5 for n in range(9))
 PASS = [Passage(IDS, tuple(range(len(IDS))), 0)]

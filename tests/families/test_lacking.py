@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from embspace.errors import ModelError
 from embspace.live.running import run
-from embspace.weights.load import load
+from embspace.read.reader import load
 
 NAMES = (
     *("gpt2", "llama", "gemma3", "gpt-neox", "phi", "bloom", "opt", "opt 350m", "mpt", "cohere"),

@@ -11,8 +11,8 @@ from embspace.live import rebuilt as replay
 from embspace.live.capture import States, capture_all
 from embspace.live.prediction_head import LiveHead
 from embspace.live.running import run
+from embspace.read.reader import load
 from embspace.text.passages import Passage
-from embspace.weights.load import load
 from embspace.weights.model import fold
 
 IDS = tuple((11 * n + 7) % 290 + 5 for n in range(9))

@@ -10,8 +10,8 @@ from embspace.errors import ModelError
 from embspace.live.capture import capture_all
 from embspace.live.running import run
 from embspace.maps.decoding import Head
+from embspace.read.reader import load
 from embspace.text.passages import Passage
-from embspace.weights.load import load
 
 from .test_options import MODERN, saved_as
 from .zoo import BERT, GPT, GROUPED, ROBERTA, _of

@@ -11,8 +11,8 @@ from embspace.errors import CertificateError, EmbspaceError, ModelError
 from embspace.live.capture import PARTS, capture_all
 from embspace.live.certificate import certify, require
 from embspace.live.running import run
+from embspace.read.reader import load
 from embspace.text.passages import Passage
-from embspace.weights.load import load
 
 from .zoo import (
     BERT,

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from embspace.errors import CannotRunError, CertificateError, ModelError
 from embspace.live import running
 from embspace.maps.lens import lens
-from embspace.weights.load import load
+from embspace.read.reader import load
 from embspace.weights.model import Model
 from embspace.weights.registry import BY_TYPE
 
@@ -131,7 +131,7 @@ def test_a_proof_is_kept_and_taken_without_the_live_model(saved, nothing_kept, m
 
 LIVE = """
 import sys
-from embspace.weights.load import load
+from embspace.read.reader import load
 model = load(sys.argv[1])
 model.attention(0).W_Q, model.embedding(), model.final_gain(), model.notes
 print([m for m in sys.modules if "modeling_llama" in m or m == "transformers.modeling_utils"])

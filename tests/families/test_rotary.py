@@ -8,7 +8,7 @@ import torch
 
 from embspace.errors import ModelError
 from embspace.read.circuits import HeadCircuit
-from embspace.weights.load import load
+from embspace.read.reader import load
 from embspace.weights.rotary import rotate, rotation
 
 ROTARY = [

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from embspace.live.capture import PARTS, capture_all
 from embspace.live.running import run
 from embspace.maps.fit import plan_of
+from embspace.read.reader import load
 from embspace.text.passages import Passage
-from embspace.weights.load import load
 
 from .zoo import ZOO, build
 

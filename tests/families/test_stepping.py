@@ -8,9 +8,9 @@ from embspace.live import rebuilt as replay
 from embspace.live.capture import capture_all
 from embspace.live.greedy import steps
 from embspace.live.running import run
+from embspace.read.reader import load
 from embspace.shorten.generation import require_prompts
 from embspace.text.passages import Passage
-from embspace.weights.load import load
 
 WINDOWED = ("gpt-neo", "mistral", "gemma2", "gemma3", "olmo3", "cohere2", "gpt-oss")
 TURNED_ANEW = ("llama dynamic", "phi3 longrope", "gemma3 dynamic")  # past 8 or 9 tokens

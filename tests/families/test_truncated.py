@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from embspace.errors import ModelError, ResourceError
 from embspace.live.certificate import certify
 from embspace.live.running import run, truncated
-from embspace.weights.load import load
+from embspace.read.reader import load
 
 from .zoo import ZOO
 

@@ -11,7 +11,7 @@ import transformers as hf
 
 from embspace.errors import ModelError
 from embspace.live.certificate import certify
-from embspace.weights.load import load
+from embspace.read.reader import load
 from embspace.weights.registry import BY_TYPE, GENERIC
 
 from .zoo import BERT, GPT, GROUPED, OWN_HEAD, randomised

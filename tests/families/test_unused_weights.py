@@ -14,7 +14,7 @@ from torch import Tensor
 
 from embspace.errors import ModelError
 from embspace.live.certificate import require
-from embspace.weights.load import load
+from embspace.read.reader import load
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from embspace.errors import CertificateError
 from embspace.live import checks
 from embspace.live import rebuilt as replay
 from embspace.live.certificate import certify, require
+from embspace.read.reader import load
 from embspace.weights import scales
 from embspace.weights.attention import Attention
-from embspace.weights.load import load
 from embspace.weights.model import Model
 from embspace.weights.registry import BY_TYPE
 

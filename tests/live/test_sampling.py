@@ -9,7 +9,7 @@ import transformers as hf
 from embspace.errors import TextError
 from embspace.live.own_text import sampled
 from embspace.live.running import run
-from embspace.weights.load import load
+from embspace.read.reader import load
 
 N = 6000
 

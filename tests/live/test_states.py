@@ -7,8 +7,9 @@ from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 
 from embspace import load
 from embspace.errors import ModelError
+from embspace.live.attach import attach
 from embspace.live.capture import PARTS, StateError, batches, capture, capture_all, padded
-from embspace.live.running import attach, run
+from embspace.live.running import run
 from embspace.text.passages import Passage
 
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from embspace.maps import remembered as cached
 from embspace.maps.remembered import fitted, forget, remembered
-from embspace.weights.load import load
+from embspace.read.reader import load
 
 
 @pytest.fixture(autouse=True)

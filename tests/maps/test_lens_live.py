@@ -7,7 +7,7 @@ from transformers import AutoModelForCausalLM
 
 import embspace
 from embspace.errors import ModelError
-from embspace.live.running import attach
+from embspace.live.attach import attach
 
 PROMPT = "The cats and the dogs saw"
 

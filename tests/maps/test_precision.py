@@ -14,8 +14,8 @@ from embspace.live.capture import StateError, capture_all
 from embspace.live.own_text import sampled
 from embspace.live.running import run
 from embspace.maps.lens import lens
+from embspace.read.reader import load
 from embspace.text.passages import Passage
-from embspace.weights.load import load
 
 BATCH = [Passage((5, 6, 7), (0, 1, 2), 3), Passage(tuple(range(8, 17)), (0, 8), 11)]
 

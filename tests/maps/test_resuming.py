@@ -10,7 +10,7 @@ import pytest
 from embspace.live import capture as states
 from embspace.maps import fit as fitting
 from embspace.maps.fit import fit
-from embspace.weights.load import load
+from embspace.read.reader import load
 
 SETTINGS: dict[str, Any] = {"positions": "all", "batch_tokens": 100}
 

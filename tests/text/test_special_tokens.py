@@ -12,9 +12,9 @@ from embspace.errors import TextError, VocabularyError
 from embspace.live.capture import capture_all
 from embspace.live.running import run
 from embspace.maps.lens import lens
+from embspace.read.reader import load
 from embspace.text.corpus import read_corpus
 from embspace.text.passages import Encoder, passages
-from embspace.weights.load import load
 from embspace.weights.model import Model
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from embspace.errors import ModelError
+from embspace.read.reader import load
 from embspace.weights.attention import split_groups, split_slabs
-from embspace.weights.load import load
 
 
 @st.composite

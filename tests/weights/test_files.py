@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from embspace.errors import ModelError
 from embspace.live.certificate import certify
-from embspace.weights.load import load
+from embspace.read.reader import load
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from embspace.errors import ModelError
 from embspace.live.certificate import certify
-from embspace.weights.load import load
+from embspace.read.reader import load
 
 NAMES = {
     "model.embed_tokens": "token_embd",

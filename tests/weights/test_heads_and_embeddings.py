@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from embspace.errors import ModelError, VocabularyError
 from embspace.live.certificate import certify
-from embspace.weights.load import load
+from embspace.read.reader import load
 
 SMALL = {"vocab_size": 300, "num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 32}
 LLAMA = {**SMALL, "intermediate_size": 20, "initializer_range": 0.5}

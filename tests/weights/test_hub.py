@@ -19,8 +19,8 @@ from huggingface_hub.utils import filter_repo_objects
 from safetensors.torch import load_file
 
 from embspace.errors import ModelError, TextError
+from embspace.read.reader import load
 from embspace.text.corpus import default_corpus
-from embspace.weights.load import load
 
 COMMIT = "0123456789" * 4
 SHARD_INDEX = "model.safetensors.index.json"

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from embspace.errors import ModelError
 from embspace.live.certificate import certify
 from embspace.live.running import run
-from embspace.weights.load import load
+from embspace.read.reader import load
 
 LAST = "transformer.h.2.mlp.c_proj.weight"  # of a block that the cheap certificate does not run
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from embspace.errors import ModelError
 from embspace.live.certificate import certify
-from embspace.weights.load import load
+from embspace.read.reader import load
 from embspace.weights.tensors import Checkpoint
 
 INDEX = "model.safetensors.index.json"
@@ -113,7 +113,7 @@ def test_reading_one_head_touches_the_bytes_of_its_matrices_only(sharded):
 
 MEMORY_SCRIPT = """
 import resource, sys
-from embspace.weights.load import load
+from embspace.read.reader import load
 load(sys.argv[1]).attention(0).W_Q.sum()  # imports and buffers are there
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 model = load(sys.argv[2], check=False)

@@ -13,7 +13,8 @@ from safetensors.torch import load_file
 
 from embspace.errors import ModelError
 from embspace.live.certificate import certify
-from embspace.weights.load import load, load_tokenizer
+from embspace.read.reader import load
+from embspace.weights.tokenizer import load_tokenizer
 
 
 class _Evil:
@@ -70,7 +71,7 @@ def test_code_in_the_folder_is_not_run_and_nothing_is_asked(tiny_gpt2, copy, tmp
     monkeypatch.setattr("builtins.input", lambda *a: pytest.fail("asked a question"))
     monkeypatch.setattr(sys, "stdin", None)
     model = load(folder)  # a known architecture: its own class is used, the folder's code is not
-    load_tokenizer(model)
+    load_tokenizer(model.folder)
     assert certify(model, layers="first").passed
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "model_type": "evil"}))
@@ -92,7 +93,7 @@ def test_a_tokenizer_that_needs_its_own_code_is_refused_in_one_line(tiny_gpt2, c
         )
     )
     try:
-        tokenizer = load_tokenizer(load(folder))
+        tokenizer = load_tokenizer(load(folder).folder)
     except ModelError as error:
         assert "\n" not in str(error) and "tokenizer" in str(error)
     else:
@@ -107,7 +108,7 @@ def refuse(*args, **kwargs):
 socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
 from embspace.errors import ModelError
 from embspace.live.certificate import certify
-from embspace.weights.load import load
+from embspace.read.reader import load
 model = load(sys.argv[1])
 assert model.vocabulary.labels and certify(model, layers="first").passed
 try:

@@ -1,17 +1,46 @@
-"""Whether a live model that is there already is the one of a checkpoint: settings and weights."""
+"""A live model that is there already: compared with the checkpoint that it was loaded from."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import ModelError
 from ..messages import first_line
+from ..weights.model import Model
 from ..weights.settings import difference, settings_of
-from .running import Running, is_beside
+from .running import Running, is_beside, located
 
 
-def require_same(running: Running) -> None:
+def attach(model: Model, module: Any) -> Running:
+    """A live transformers model that is there already, seen with the names of its checkpoint.
+
+    It is run in eval mode, and gets its own mode back after every run. Reads all weights once, to
+    compare them; what is changed afterwards is not noticed.
+
+    Args:
+        model: The checkpoint that the live model was loaded from.
+        module: A transformers model, in any dtype and on any device.
+
+    Returns:
+        The live model, for `lens(…, running=…)` and `capture`.
+
+    Raises:
+        ModelError: Its parts lie elsewhere or hold no values (meta tensors), or a setting or a
+            tensor is not the checkpoint's: the first that differs is named.
+    """
+    if any(parameter.is_meta for parameter in module.parameters()):
+        raise ModelError("the live model's weights are not loaded: some are meta tensors.")
+    model.require_proof()
+    running = located(model, module, model.n_layers)
+    for layer in range(model.n_layers):
+        running.block(layer)  # raises where there is none
+    _require_same(running)
+    return running
+
+
+def _require_same(running: Running) -> None:
     """Compare a live model's settings, then every parameter, with those of its checkpoint.
 
     Stored numbers are rounded to the live model's dtype first, as loading rounds them. One block
