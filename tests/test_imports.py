@@ -84,7 +84,6 @@ def test_no_file_of_the_package_goes_out_by_its_front_door(path):
     assert not doors, f"{path.name} takes {', '.join(doors)} from embspace/__init__.py"
 
 
-# circles that stand, each a pair of files on its way to one
 KNOWN_CIRCLES = (
     {"maps.assemble", "maps.fit"},
     {"evidence.claims", "evidence.embedding_claims", "evidence.jump_claims"},
