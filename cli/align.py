@@ -1,12 +1,19 @@
 """`embspace align`: which layer of one model corresponds to which of another."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from . import options as o
+from .followed import watched
 from .opening import Opening
 from .output import Output
+
+if TYPE_CHECKING:
+    from embspace.between.state_alignment import StateAlignment
+    from embspace.memory import Needs
+    from embspace.notation import Norm
+    from embspace.read.reader import ReadableModel
 
 GROUPS = "K, K_gate, K_up, V, W_Q, W_K, W_V, W_O"
 
@@ -23,7 +30,7 @@ def groups_named(
     return names
 
 
-@click.command("align", context_settings=o.CONTEXT, short_help="Layers of two models, matched.")
+@o.command("align", "Layers of two models, matched.")
 @click.option("--groups", callback=groups_named, metavar="K,V,…", help=f"Only these: {GROUPS}.")
 @o.filter_option
 @o.norm_option
@@ -39,8 +46,18 @@ def groups_named(
 @o.seed_option
 @o.output_options
 @o.pair_options("sample-bert-a", "sample-bert-b")
-@o.debug_option
-def command(openings: tuple[Opening, Opening], output: Output, states: bool, **given: Any) -> None:
+def command(
+    openings: tuple[Opening, Opening],
+    output: Output,
+    groups: tuple[str, ...] | None,
+    filters: tuple[str, ...],
+    norm: "Norm",
+    states: bool,
+    text: str | None,
+    words: int | None,
+    plot: str | None,
+    seed: int,
+) -> None:
     """Match the layers of two models A and B by what their parameters say of the same tokens.
 
     Feed-forward keys K (gate and up apart) and values V, and the columns of W_Q, W_K, W_V and rows
@@ -62,6 +79,45 @@ def command(openings: tuple[Opening, Opening], output: Output, states: bool, **g
         embspace align gpt2 gpt2-medium --filter words --json
         embspace align gpt2 gpt2-medium --states --text sentences.txt --plot states.svg
     """
-    from .aligning import align_models, compare_states
+    if states and (groups or filters or norm != "raw"):
+        raise click.UsageError("--states takes none of --groups, --filter and --norm.")
+    if not states and (text is not None or words is not None):
+        raise click.UsageError("--text and --words go with --states.")
+    if states:
+        result = _compared_on_text(openings, text, words, seed)
+    else:
+        from embspace.between.alignment import align
 
-    (compare_states if states else align_models)(openings, output, **given)
+        a, b = _opened(openings, groups)
+        watch = watched("pairs of layers")
+        result = align(a, b, groups=groups, filters=filters, norm=norm, seed=seed, watch=watch)
+    output.one(result, plot)
+
+
+def _opened(
+    openings: tuple[Opening, Opening], groups: tuple[str, ...] | None
+) -> "tuple[ReadableModel, ReadableModel]":
+    """A, then B; memory for both is asked for, and B refused where the two do not go together."""
+    from embspace.between.alignment_forecast import needs_of_alignment
+    from embspace.between.shared_tokens import shared_tokens
+
+    a = openings[0].open()
+
+    def needs(b: "ReadableModel") -> "Needs":
+        shared_tokens(a.vocabulary, b.vocabulary)
+        return needs_of_alignment(a, b, groups)
+
+    return a, openings[1].open(needs, "align fewer --groups, with --dtype float32.")
+
+
+def _compared_on_text(
+    openings: tuple[Opening, Opening], text: str | None, words: int | None, seed: int
+) -> "StateAlignment":
+    """Both models run on a text: how alike their states are at the same words."""
+    from embspace.between.state_alignment import WORDS, align_states
+    from embspace.text.corpus import default_corpus, read_corpus
+
+    given = None if text is None else read_corpus(text)  # before the models are opened
+    a, b = (opening.open() for opening in openings)
+    corpus = default_corpus(a) if given is None else given
+    return align_states(a, b, corpus, words=words or WORDS, seed=seed, watch=watched("states"))

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 import click
 
 from . import options as o
+from .followed import working
 from .interrupt import stop_if_interrupted
-from .opening import Opening, working
+from .opening import Opening
 from .output import Output
 from .ranges import Spans, layer_spans
 
@@ -22,13 +23,12 @@ def _layers(model: "ReadableModel", spans: Spans | None) -> list[int] | None:
     return sorted({n for first, last in spans for n in range(first, last + 1)})
 
 
-@click.command("check", context_settings=o.CONTEXT, short_help="Prove the reading of a model.")
+@o.command("check", "Prove the reading of a model.")
 @o.model_argument
 @click.option("--layers", callback=layer_spans, metavar="0-5,8", help="Only these layers.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the random texts.")
 @o.output_options
 @o.unproved_options
-@o.debug_option
 @click.pass_context
 def command(
     ctx: click.Context, opening: Opening, output: Output, layers: Spans | None, seed: int

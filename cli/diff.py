@@ -1,16 +1,15 @@
 """`embspace diff`: what fine-tuning changed, in words."""
 
-from typing import Any
-
 import click
 
 from . import options as o
 from .align import GROUPS, groups_named
+from .followed import watched
 from .opening import Opening
 from .output import Output
 
 
-@click.command("diff", context_settings=o.CONTEXT, short_help="What fine-tuning changed.")
+@o.command("diff", "What fine-tuning changed.")
 @click.option("--groups", callback=groups_named, metavar="K,V,…", help=f"Only these: {GROUPS}.")
 @click.option("--words", metavar="FILE", help="The task's words, one a line.  [default: sentiment]")
 @click.option(
@@ -47,11 +46,23 @@ from .output import Output
     show_default=True,
     help="Random turns that scores are compared with; 0 for none.",
 )
+@o.plot_option
 @o.seed_option
 @o.output_options
 @o.pair_options("sample-gpt2", "sample-gpt2-reviews")
-@o.debug_option
-def command(openings: tuple[Opening, Opening], output: Output, **given: Any) -> None:
+def command(
+    openings: tuple[Opening, Opening],
+    output: Output,
+    groups: tuple[str, ...] | None,
+    words: str | None,
+    rows: int,
+    k: int,
+    scored: int,
+    ends: int,
+    turns: int,
+    plot: str | None,
+    seed: int,
+) -> None:
     """The parameter vectors of B (fine-tuned) less those of A (its base), read in vocabulary space.
 
     For each group and layer the rows that moved most, with the tokens of x E and of −x E, and the
@@ -63,6 +74,21 @@ def command(openings: tuple[Opening, Opening], output: Output, **given: Any) -> 
         embspace diff
         embspace diff gpt2 gpt2-imdb --words sentiment.txt --json
     """
-    from .classifying import compare
+    from embspace.between.adapter import is_adapter
+    from embspace.between.diff import diff
 
-    compare(openings, output, **given)
+    base, name = openings[0].open(), openings[1].model
+    result = diff(
+        base,
+        name if is_adapter(name) else openings[1].open(),
+        groups=groups,
+        words=words,
+        rows=rows,
+        k=k,
+        scored=scored,
+        ends=ends,
+        turns=turns,
+        seed=seed,
+        watch=watched("layers"),
+    )
+    output.one(result, plot)

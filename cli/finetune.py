@@ -1,18 +1,23 @@
 """`embspace finetune`: the paper's classifier of texts, on top of a pretrained model."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from . import options as o
-from .classifying import data_options
+from .followed import watched, working
+from .interrupt import told_what_is_kept
 from .opening import Opening
 from .output import Output
+from .terminal import say
+
+if TYPE_CHECKING:
+    from embspace.between.classifier_texts import Keep
 
 
-@click.command("finetune", context_settings=o.CONTEXT, short_help="Make a classifier of texts.")
+@o.command("finetune", "Make a classifier of texts.")
 @o.model_argument
-@data_options
+@o.data_options
 @click.option("--out", required=True, metavar="FOLDER", help="Where the classifier goes.")
 @click.option(
     "--blocks", type=click.IntRange(min=0), default=3, show_default=True, help="Last ones, trained."
@@ -58,8 +63,25 @@ from .output import Output
 @o.seed_option
 @o.output_options
 @o.opening_options
-@o.debug_option
-def command(opening: Opening, output: Output, **given: Any) -> None:
+def command(
+    opening: Opening,
+    output: Output,
+    data: str,
+    text_column: str | None,
+    label_column: str | None,
+    max_tokens: int | None,
+    out: str,
+    blocks: int,
+    epochs: int,
+    patience: int,
+    rate: float | None,
+    batch: int,
+    n_train: int,
+    n_test: int,
+    keep: "Keep",
+    resume: bool,
+    seed: int,
+) -> None:
     """Train a linear head on every token's last state, averaged, and the last blocks with it.
 
     Scores of a text: mean over its tokens of x W^T + b, x being the stream after the last block,
@@ -72,6 +94,39 @@ def command(opening: Opening, output: Output, **given: Any) -> None:
         embspace finetune sample-gpt2 --data sample --out reviews
         embspace finetune gpt2 --data imdb --epochs 1 --out gpt2-imdb
     """
-    from .classifying import train
+    from embspace.between.classifier_folder import check_out, state_file
+    from embspace.between.finetune import finetune
+    from embspace.text.labelled import read_split
+    from embspace.weights.json_files import path_of
 
-    train(opening, output, **given)
+    folder = path_of(out)
+    check_out(folder, resume=resume)
+    with working("reading the texts"):
+        split = read_split(
+            data,
+            n_train=n_train,
+            n_test=n_test,
+            text_column=text_column,
+            label_column=label_column,
+            seed=seed,
+        )
+    model = opening.open()
+    state = state_file(folder)
+    with told_what_is_kept(state, lambda: [state] if state.exists() else []):
+        result = finetune(
+            model,
+            split,
+            folder,
+            blocks=blocks,
+            epochs=epochs,
+            rate=rate,
+            batch=batch,
+            patience=patience,
+            max_tokens=max_tokens,
+            keep=keep,
+            seed=seed,
+            resume=resume,
+            watch=watched("steps"),
+        )
+    say(f"wrote {out}")
+    output.one(result)

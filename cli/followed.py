@@ -2,23 +2,24 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
-from typing import Any
+from typing import Any, TypeVar
 
 from .interrupt import stop_if_interrupted
 from .terminal import console, say
 
+Item = TypeVar("Item")
 FIRST_S, EVERY_S = 1.5, 30.0  # when plain lines come
 PREPARING = "preparing"
 WHAT = {"fit": "tokens read", "choice": "tokens read", "score": "held-out tokens read"}
 
 
 class Beat:
-    """A plain line on stderr after a moment, then every half minute, until it is closed."""
+    """A plain line on stderr after `first` seconds, then every half minute, until it is closed."""
 
-    def __init__(self, line: Callable[[], str]) -> None:
-        self._line, self._end = line, threading.Event()
+    def __init__(self, line: Callable[[], str], first: float | None = None) -> None:
+        self._line, self._first, self._end = line, first, threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> "Beat":
@@ -30,23 +31,36 @@ class Beat:
         self._thread.join()
 
     def _run(self) -> None:
-        wait = FIRST_S
+        wait = FIRST_S if self._first is None else self._first
         while not self._end.wait(wait):
             say(self._line())
             wait = EVERY_S
 
 
-def beating(what: str) -> AbstractContextManager[Any]:
-    """Plain lines that say what is being done, where stderr is no terminal that shows a spinner."""
+def working(what: str) -> AbstractContextManager[Any]:
+    """What is being done, while it lasts: a spinner, or plain lines where stderr is no terminal."""
+    from rich.text import Text
+
     from embspace.show.progress import moving
 
+    screen = console(stderr=True)
+    if moving(screen):
+        return screen.status(Text(what))
     start = time.monotonic()
+    return Beat(lambda: f"{what} … {time.monotonic() - start:.0f} s", first=EVERY_S / 2)
 
-    def line() -> str:
-        seconds = time.monotonic() - start
-        return f"{what} …" if seconds < EVERY_S else f"{what} … {seconds:.0f} s"
 
-    return ExitStack() if moving(console(stderr=True)) else Beat(line)
+def watched(what: str) -> Callable[[Iterable[Item], int], Iterator[Item]]:
+    """Steps with a bar on stderr; an interrupt that a library swallowed ends them."""
+
+    def watch(steps: Iterable[Item], total: int) -> Iterator[Item]:
+        from embspace.show.progress import tracked
+
+        for step in tracked(steps, total, what, console(stderr=True)):
+            stop_if_interrupted()
+            yield step
+
+    return watch
 
 
 class Pace:

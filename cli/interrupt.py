@@ -3,8 +3,12 @@
 import shlex
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+from .terminal import say
 
 _seen: list[int] = []
 _typed: list[str] = []
@@ -27,6 +31,28 @@ def note_command(arguments: Sequence[str] | None) -> None:
 def typed_command(*more: str) -> str:
     """What was typed, with some options more, to be typed again."""
     return shlex.join(["embspace", *_typed, *(one for one in more if one not in _typed)])
+
+
+@contextmanager
+def told_what_is_kept(
+    place: Path, states: Callable[[], list[Path]], *, again: str | None = None
+) -> Iterator[None]:
+    """After an interrupt, say what was kept and what to type to go on.
+
+    `states()` lists the files of the unfinished work that there are, `place` is what they are
+    called together; `again` says how to go on where what was typed and --resume is not it.
+    """
+    before = {state: state.stat().st_mtime_ns for state in states()}
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = [s for s in states() if s.stat().st_mtime_ns != before.get(s)]
+        if kept or (before and "--resume" in _typed):
+            command = again or typed_command("--resume")
+            say(f"interrupted: what was done is kept in {place}. To go on:\n    {command}")
+        else:
+            say("interrupted before a batch was read: nothing was kept.")
+        raise
 
 
 def interrupted() -> bool:

@@ -7,11 +7,10 @@ from .output import Output
 from .terminal import say
 
 
-@click.command("maps", context_settings=o.CONTEXT, short_help="Fitted maps in the cache.")
+@o.command("maps", "Fitted maps in the cache.")
 @click.argument("files", nargs=-1, metavar="[FILE]…")
 @click.option("--prune", is_flag=True, help="Delete those of the cache: all, or the named ones.")
 @o.output_options
-@o.debug_option
 def command(output: Output, files: tuple[str, ...], prune: bool) -> None:
     """The maps that commands fitted on the spot and keep in the cache, newest first.
 

@@ -1,16 +1,19 @@
 """Opening MODEL: what it will need is said first, and its reading is proved once."""
 
+import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from embspace.errors import CannotRunError, CertificateError, ModelError, ResourceError
-from embspace.weights.aliases import bundled
+from embspace.weights.aliases import ALIASES, bundled
 from embspace.weights.json_files import path_of
 
+from .followed import working
 from .interrupt import stop_if_interrupted
-from .terminal import console, say
+from .places import snapshot
+from .terminal import say
 
 if TYPE_CHECKING:
     from embspace.memory import Needs
@@ -54,16 +57,18 @@ class Opening:
         return model
 
     @property
-    def is_here(self) -> bool:
-        """Whether nothing is downloaded, whose progress bar would be in the way of a spinner."""
+    def shows_itself(self) -> bool:
+        """Whether the Hub draws bars while it downloads, which a spinner would be in the way of."""
         try:
-            return path_of(self.model).exists() or bundled(self.model) is not None
+            here = path_of(self.model).exists() or bundled(self.model) is not None
         except ModelError:  # no such path can be: opening it says why
-            return False
+            here = False
+        kept = here or snapshot(ALIASES.get(self.model, self.model))
+        return sys.stderr.isatty() and not kept
 
     def open_unproved(self) -> "ReadableModel":
         """The model as it is. Raises EmbspaceError."""
-        with working(f"opening {self.model}") if self.is_here else nullcontext():
+        with nullcontext() if self.shows_itself else working(f"opening {self.model}"):
             from embspace import load
 
             model = load(
@@ -76,16 +81,6 @@ class Opening:
             )
         model.proof_due = False  # `open` proves it, and says so
         return model
-
-
-def working(what: str) -> AbstractContextManager[Any]:
-    """A spinner on stderr that says what is being done; nothing where that is no terminal."""
-    from rich.text import Text
-
-    from embspace.show.progress import moving
-
-    screen = console(stderr=True)
-    return screen.status(Text(what)) if moving(screen) else nullcontext()
 
 
 def prove(model: "ReadableModel") -> None:

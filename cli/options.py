@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -19,101 +20,164 @@ RUN: dict[str, click.Command | None] = {"command": None}  # the command that run
 Command = Callable[..., Any]
 
 
+class ExampledCommand(click.Command):
+    """A command whose help ends with its examples, below the options."""
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """What the command does."""
+        full = self.help
+        self.help = self._parts()[0]
+        try:
+            super().format_help_text(ctx, formatter)
+        finally:
+            self.help = full
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The examples: what stands after the last \\b of the help."""
+        with formatter.section("Examples"):
+            formatter.write_text("\b\n" + inspect.cleandoc(self._parts()[1]))
+
+    def _parts(self) -> tuple[str, str]:
+        about, _, examples = (self.help or "").rpartition("\b\n")
+        return about, examples
+
+
+def command(name: str, short_help: str) -> Callable[[Command], Command]:
+    """The decorator of every command: its name, a line for the list of commands, and --debug."""
+    how = {"context_settings": CONTEXT, "short_help": short_help}
+    make = click.command(name, cls=ExampledCommand, **how)
+    return lambda function: debug_option(make(function))
+
+
+def gather(make: Callable[..., dict[str, Any]], *options: Command) -> Callable[[Command], Command]:
+    """A decorator that adds options to a command, which gets what `make` returns in their place.
+
+    `make` takes the options by name and returns the command's arguments by name.
+    """
+    taken = inspect.signature(make).parameters
+
+    def add(command: Command) -> Command:
+        @functools.wraps(command)
+        def gathering(**values: Any) -> Any:
+            mine = {name: values.pop(name) for name in taken if name in values}
+            return command(**make(**mine), **values)
+
+        for option in reversed(options):
+            gathering = option(gathering)
+        return gathering
+
+    return add
+
+
 def model_argument(command: Command) -> Command:
     """MODEL, by default the bundled sample."""
     argument = click.argument("model", default=DEFAULT_SAMPLE, shell_complete=completion.models)
     return argument(command)
 
 
-def opening_options(command: Command) -> Command:
-    """How MODEL is opened; the command gets `opening` in place of these and of the model."""
-    return unproved_options(_NO_CHECK(command))
+_DEVICE = click.option(
+    "--device", default="cpu", show_default=True, metavar="D", help="cpu, cuda or cuda:N."
+)
+_DTYPE = click.option(
+    "--dtype",
+    type=click.Choice(["float32", "float64"]),
+    default="float32",
+    show_default=True,
+    help="Of the arithmetic, whatever the file stores.",
+)
+_TRUST = click.option("--trust-remote-code", is_flag=True, help="Let the model's own code run.")
+_NO_CHECK = click.option("--no-check", is_flag=True, help="Skip the proof at a model's first use.")
 
 
-def unproved_options(command: Command) -> Command:
-    """The same for a command that does not prove the reading first."""
+def _revision(side: str = "") -> Command:
+    name = f"--revision-{side}" if side else "--revision"
+    what = f"Of {side.upper()} on the Hub." if side else "Branch, tag or commit on the Hub."
+    return click.option(name, metavar="REV", help=what)
 
-    @functools.wraps(command)
-    def with_opening(*, model: str, **given: Any) -> Any:
-        if not model.strip():
-            raise click.UsageError("MODEL is empty: give a name or a folder, or leave it out.")
-        mine = ("revision", "dtype", "device", "trust_remote_code", "no_check")
-        opening = Opening(model, **{name: given.pop(name) for name in mine if name in given})
-        return command(opening=opening, **given)
 
-    for option in reversed(_OPENING):
-        with_opening = option(with_opening)
-    return with_opening
+def _opening(
+    model: str,
+    revision: str | None,
+    dtype: str,
+    device: str,
+    trust_remote_code: bool,
+    no_check: bool = False,
+) -> dict[str, Any]:
+    if not model.strip():
+        raise click.UsageError("MODEL is empty: give a name or a folder, or leave it out.")
+    return {"opening": Opening(model, revision, dtype, device, trust_remote_code, no_check)}
+
+
+# How MODEL is opened; the command gets `opening` in place of these and of the model. The second
+# is for a command that does not prove the reading first.
+_UNPROVED = (_DEVICE, _DTYPE, _revision(), _TRUST)
+opening_options = gather(_opening, *_UNPROVED, _NO_CHECK)
+unproved_options = gather(_opening, *_UNPROVED)
 
 
 def pair_options(one: str, other: str) -> Callable[[Command], Command]:
     """Two models, by default samples, and how both are opened; the command gets `openings`."""
 
-    def add(command: Command) -> Command:
-        @functools.wraps(command)
-        def with_openings(*, a: str | None, b: str | None, **given: Any) -> Any:
-            names = (one, other) if a is None and b is None else (a, b)
-            if not all(name and name.strip() for name in names):
-                raise click.UsageError(f"give two models, or none for {one} and {other}.")
-            mine = ("dtype", "device", "trust_remote_code", "no_check")
-            how = {name: given.pop(name) for name in mine}
-            revisions = (given.pop("revision_a"), given.pop("revision_b"))
-            pairs = zip(names, revisions, strict=True)
-            return command(openings=tuple(Opening(n, r, **how) for n, r in pairs), **given)  # type: ignore[arg-type]
+    def openings(
+        a: str | None,
+        b: str | None,
+        revision_a: str | None,
+        revision_b: str | None,
+        dtype: str,
+        device: str,
+        trust_remote_code: bool,
+        no_check: bool,
+    ) -> dict[str, Any]:
+        if a is None and b is None:
+            a, b = one, other
+        if not (a and a.strip() and b and b.strip()):
+            raise click.UsageError(f"give two models, or none for {one} and {other}.")
+        how = (dtype, device, trust_remote_code, no_check)
+        return {"openings": (Opening(a, revision_a, *how), Opening(b, revision_b, *how))}
 
-        wrapped: Command = with_openings
-        for option in (*reversed((*_BOTH, _NO_CHECK, *_REVISIONS)), _model("b"), _model("a")):
-            wrapped = option(wrapped)
-        return wrapped
-
-    return add
-
-
-def _model(name: str) -> Callable[[Command], Command]:
-    return click.argument(name, required=False, shell_complete=completion.models)
+    models = (
+        click.argument(name, required=False, shell_complete=completion.models) for name in "ab"
+    )
+    how = (_DEVICE, _DTYPE, _TRUST, _NO_CHECK, _revision("a"), _revision("b"))
+    return gather(openings, *models, *how)
 
 
-_NO_CHECK = click.option("--no-check", is_flag=True, help="Skip the proof at a model's first use.")
-_BOTH = (
-    click.option(
-        "--device", default="cpu", show_default=True, metavar="D", help="cpu, cuda or cuda:N."
-    ),
-    click.option(
-        "--dtype",
-        type=click.Choice(["float32", "float64"]),
-        default="float32",
-        show_default=True,
-        help="Of the arithmetic, whatever the file stores.",
-    ),
-    click.option("--trust-remote-code", is_flag=True, help="Let the model's own code run."),
+def data_options(command: Command) -> Command:
+    """--data, the columns of a table, and --max-tokens: labelled texts."""
+    options = (
+        click.option(
+            "--data",
+            required=True,
+            metavar="WHERE",
+            help="sample (our own film reviews), imdb (from the Hub), a folder with train and test "
+            "of one folder of .txt files a label (pos, neg), or a .jsonl, .csv, .tsv, .parquet "
+            "file, of which a fifth is held out.",
+        ),
+        click.option("--text-column", metavar="NAME", help="Of a table.  [default: text …]"),
+        click.option("--label-column", metavar="NAME", help="Of a table.  [default: label …]"),
+        click.option("--max-tokens", type=click.IntRange(min=1), help="Longer texts are cut."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _output(as_json: bool, csv: str | None) -> dict[str, Any]:
+    if csv is not None and not csv.strip():
+        raise click.UsageError("--csv is empty: give a file, or - for stdout.")
+    if as_json and csv:
+        raise click.UsageError("give --json or --csv, not both.")
+    if csv is not None and csv != STDOUT:
+        require_file(csv)  # before the work, not after
+    return {"output": Output(as_json, csv)}
+
+
+# --json and --csv; the command gets `output` in their place.
+output_options = gather(
+    _output,
+    click.option("--json", "as_json", is_flag=True, help="Print JSON: the result's to_dict()."),
+    click.option("--csv", metavar="FILE", help="Write CSV to FILE; - is stdout."),
 )
-_OPENING = (
-    *_BOTH[:2],
-    click.option("--revision", metavar="REV", help="Branch, tag or commit on the Hub."),
-    *_BOTH[2:],
-)
-_REVISIONS = tuple(
-    click.option(f"--revision-{side.lower()}", metavar="REV", help=f"Of {side} on the Hub.")
-    for side in ("A", "B")
-)
-
-
-def output_options(command: Command) -> Command:
-    """--json and --csv; the command gets `output` in their place."""
-
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON: the result's to_dict().")
-    @click.option("--csv", metavar="FILE", help="Write CSV to FILE; - is stdout.")
-    @functools.wraps(command)
-    def with_output(*, as_json: bool, csv: str | None, **given: Any) -> Any:
-        if csv is not None and not csv.strip():
-            raise click.UsageError("--csv is empty: give a file, or - for stdout.")
-        if as_json and csv:
-            raise click.UsageError("give --json or --csv, not both.")
-        if csv is not None and csv != STDOUT:
-            require_file(csv)  # before the work, not after
-        return command(output=Output(as_json, csv), **given)
-
-    return with_output
 
 
 def top_option(defaults: str) -> Callable[[Command], Command]:

@@ -29,14 +29,24 @@ class Output:
         """Whether results are shown rather than exported."""
         return not (self.as_json or self.csv)
 
-    def one(self, result: "Result") -> None:
-        """A single result: a sheet, its `to_dict()` as JSON, or its CSV."""
+    def one(self, result: "Result", plot: str | None = None) -> None:
+        """A single result: a sheet, its `to_dict()` as JSON, or its CSV; and its figure in `plot`.
+
+        Only results that have a figure are given a `plot`.
+        """
         if self.as_json:
             click.echo(result.to_json())
         elif self.csv:
             self._csv([result])
         else:
             show(result)
+        if plot is not None:
+            from embspace.show.plots.drawing import figure_of
+
+            draw = figure_of(result)
+            assert draw is not None
+            draw(result, plot)
+            say(f"wrote {plot}")
 
     def several(self, name: str, results: "list[Any]") -> None:
         """Results below each other, a blank line between; JSON is {name: [...]} if not one."""

@@ -1,18 +1,21 @@
 """`embspace stitch`: one model's first blocks on another's fine-tuned last ones."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from . import options as o
-from .classifying import data_options
+from .followed import watched
 from .opening import Opening
 from .output import Output
 from .ranges import numbers
 
+if TYPE_CHECKING:
+    from embspace.between.stitch_kernel import Kind
 
-@click.command("stitch", context_settings=o.CONTEXT, short_help="Join two models, untrained.")
-@data_options
+
+@o.command("stitch", "Join two models, untrained.")
+@o.data_options
 @click.option(
     "--keep", callback=numbers, metavar="0-5,8", help="Blocks of A kept.  [default: 0 to all]"
 )
@@ -43,8 +46,21 @@ from .ranges import numbers
 @o.seed_option
 @o.output_options
 @o.pair_options("sample-gpt2-b", "sample-gpt2-reviews")
-@o.debug_option
-def command(openings: tuple[Opening, Opening], output: Output, **given: Any) -> None:
+def command(
+    openings: tuple[Opening, Opening],
+    output: Output,
+    data: str,
+    text_column: str | None,
+    label_column: str | None,
+    max_tokens: int | None,
+    keep: list[int] | None,
+    transplant: list[int] | None,
+    kind: "Kind",
+    n_test: int,
+    controls: bool,
+    plot: str | None,
+    seed: int,
+) -> None:
     """Feed A's states, through the vocabulary, into the last blocks and classifier of B.
 
     A is pretrained only, B a folder of `embspace finetune`; nothing is trained. The kernel
@@ -57,6 +73,22 @@ def command(openings: tuple[Opening, Opening], output: Output, **given: Any) -> 
         embspace stitch --data sample --texts 100
         embspace stitch gpt2 gpt2-medium-imdb --data imdb --plot stitch.svg
     """
-    from .classifying import join
+    from embspace.between.stitch import stitch
 
-    join(openings, output, **given)
+    a, b = (opening.open() for opening in openings)
+    result = stitch(
+        a,
+        b,
+        data,
+        keep=keep,
+        transplant=transplant,
+        kind=kind,
+        controls=controls,
+        n_test=n_test,
+        max_tokens=max_tokens,
+        text_column=text_column,
+        label_column=label_column,
+        seed=seed,
+        watch=watched("batches"),
+    )
+    output.one(result, plot)

@@ -9,6 +9,7 @@ from typing import Any
 from ..checking import one_of, positive, whole
 from ..checking import seed as checked_seed
 from ..errors import EmbspaceError
+from ..interrupts import held
 from ..live.running import run
 from ..results import Result
 from ..text.labelled import N_TEST, N_TRAIN, Labelled, Split, read_split
@@ -191,18 +192,35 @@ def _train(
         tensors, counts = folder.load_state(path)
         _check_same(counts.get("identity"), identity, path)
         trainer.restore(tensors, counts["counts"])
-    steps = _saving(trainer, path, identity)
-    for _ in watch(steps, trainer.n_left) if watch else steps:
-        pass
+    saved = _Saved(path, identity)
+    steps = _saving(trainer, saved)
+    try:
+        for _ in watch(steps, trainer.n_left) if watch else steps:
+            pass
+    except KeyboardInterrupt:
+        if trainer.epochs or trainer.step_in_epoch:
+            saved.save(trainer)
+        raise
 
 
-def _saving(trainer: Trainer, path: Path, identity: dict[str, Any]) -> Iterator[None]:
-    saved = float("-inf")
-    for _ in trainer.steps():
-        if time.monotonic() - saved > SAVE_EVERY or trainer.step_in_epoch == 0:
+class _Saved:
+    """The state of a training on disk, with what it belongs to."""
+
+    def __init__(self, path: Path, identity: dict[str, Any]) -> None:
+        self.path, self.identity, self.at = path, identity, float("-inf")
+
+    def save(self, trainer: Trainer) -> None:
+        """Write it whole; an interrupt waits until it is."""
+        with held():
             tensors, counts = trainer.state()
-            folder.save_state(path, tensors, {"identity": identity, "counts": counts})
-            saved = time.monotonic()
+            folder.save_state(self.path, tensors, {"identity": self.identity, "counts": counts})
+        self.at = time.monotonic()
+
+
+def _saving(trainer: Trainer, saved: _Saved) -> Iterator[None]:
+    for _ in trainer.steps():
+        if time.monotonic() - saved.at > SAVE_EVERY or trainer.step_in_epoch == 0:
+            saved.save(trainer)
         yield
 
 

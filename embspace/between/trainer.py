@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..errors import EmbspaceError
+from ..interrupts import held
 from ..live.capture import padded
 from ..text.passages import Passage
 from .accuracy import Accuracy, accuracy
@@ -99,10 +100,11 @@ class Trainer:
         """Train to the end or until nothing gets better, yielding after every step."""
         while len(self.epochs) < self.n_epochs and not self.stopped:
             batches = self._batches(len(self.epochs))
-            for batch in batches[self.step_in_epoch :]:
-                self._step(batch)
-                self.step_in_epoch += 1
-                if self.step_in_epoch == len(batches):
+            epoch = len(self.epochs)
+            while len(self.epochs) == epoch:
+                if self.step_in_epoch < len(batches):
+                    self._step(batches[self.step_in_epoch])
+                if self.step_in_epoch == len(batches):  # also where an interrupt came in between
                     self._finish_epoch()
                 yield
 
@@ -116,22 +118,25 @@ class Trainer:
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()
             nn.utils.clip_grad_norm_(self.parameters.values(), CLIP)
-            self.optimizer.step()
-        value = float(loss.detach())
-        if not math.isfinite(value):
-            raise EmbspaceError(
-                f"the loss is {value} in epoch {len(self.epochs) + 1}: nothing was learned; "
-                "take a smaller rate."
-            )
-        self.loss_sum += value * len(batch)
+            value = float(loss.detach())
+            if not math.isfinite(value):
+                raise EmbspaceError(
+                    f"the loss is {value} in epoch {len(self.epochs) + 1}: nothing was learned; "
+                    "take a smaller rate."
+                )
+            with held():  # weights, moments and counts move together, or `state` is of no step
+                self.optimizer.step()
+                self.loss_sum += value * len(batch)
+                self.step_in_epoch += 1
 
     def _finish_epoch(self) -> None:
         right = self.score(self.validation)
         loss = self.loss_sum / len(self.train)
-        self.epochs.append(Epoch(len(self.epochs) + 1, loss, right.right, right.n))
-        if self.kept is self.epochs[-1]:
-            self.best = {name: p.detach().clone() for name, p in self.parameters.items()}
-        self.step_in_epoch, self.loss_sum = 0, 0.0
+        with held():
+            self.epochs.append(Epoch(len(self.epochs) + 1, loss, right.right, right.n))
+            if self.kept is self.epochs[-1]:
+                self.best = {name: p.detach().clone() for name, p in self.parameters.items()}
+            self.step_in_epoch, self.loss_sum = 0, 0.0
 
     def score(self, examples: list[Example]) -> Accuracy:
         """Accuracy of the weights as they are now."""

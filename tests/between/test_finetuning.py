@@ -93,11 +93,43 @@ def test_an_interrupted_training_goes_on_to_the_same_bytes(
     assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
 
 
+@pytest.mark.parametrize("where", ["between steps", "while an epoch is scored"])
+def test_ctrl_c_keeps_every_step_that_was_made(tiny_gpt2, reviews, tmp_path, monkeypatch, where):
+    from embspace.between.trainer import Trainer
+
+    model, score, steps = embspace.load(tiny_gpt2), Trainer.score, []
+
+    def stopped(trainer, examples):
+        monkeypatch.setattr(Trainer, "score", score)
+        raise KeyboardInterrupt
+
+    def watch(each, total):
+        for step in each:
+            steps.append(step)
+            if where == "between steps" and len(steps) == 2:
+                raise KeyboardInterrupt
+            yield step
+
+    if where != "between steps":
+        monkeypatch.setattr(Trainer, "score", stopped)
+    whole_out, out = tmp_path / "whole", tmp_path / "cut"
+    with pytest.raises(KeyboardInterrupt):
+        embspace.finetune(model, reviews, out, watch=watch, **HOW)
+    counts = load_state(state_file(out))[1]["counts"]
+    a_step_each = -(-len(reviews.train) // HOW["batch"])
+    assert counts["step_in_epoch"] == (2 if where == "between steps" else a_step_each)
+    assert not counts["epochs"]
+    resumed = embspace.finetune(model, reviews, out, resume=True, **HOW)
+    assert resumed.epochs == embspace.finetune(model, reviews, whole_out, **HOW).epochs
+    one, other = weights(whole_out), weights(out)
+    assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
 def test_a_saved_state_goes_with_one_training_only(tiny_gpt2, reviews, tmp_path):
     model, out = embspace.load(tiny_gpt2), tmp_path / "cut"
     with pytest.raises(Killed):
         embspace.finetune(model, reviews, out, watch=killed_after(0), **HOW)
-    with pytest.raises(EmbspaceError, match="--resume"):
+    with pytest.raises(EmbspaceError, match="go on with resume=True"):
         embspace.finetune(model, reviews, out, **HOW)
     with pytest.raises(EmbspaceError, match="its seed is 0, asked for 1"):
         embspace.finetune(model, reviews, out, resume=True, seed=1, **HOW)

@@ -1,5 +1,7 @@
 """Whatever goes wrong is one line on stderr and an exit code; nothing else."""
 
+import functools
+
 import pytest
 import torch
 
@@ -173,6 +175,7 @@ def test_an_interrupted_csv_leaves_no_file(run, tiny_gpt2, tmp_path, monkeypatch
 
     top_pairs, calls = HeadCircuit.top_pairs, []
 
+    @functools.wraps(top_pairs)  # whose signature says which options there are
     def stops(self, *arguments, **options):
         calls.append(1)
         if len(calls) > 3:

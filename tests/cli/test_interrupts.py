@@ -79,6 +79,30 @@ def test_a_fit_says_where_it_left_off_and_the_command_it_names_ends_it_alike(
     assert not Path("a b.maps.state").exists()
 
 
+def test_a_finetuning_says_where_it_left_off_and_the_command_it_names_ends_it_alike(
+    process, tiny_gpt2, in_folder
+):
+    words = ("good", "bad")
+    lines = [f"{words[n % 2]} day no {n},{words[n % 2]}" for n in range(600)]
+    Path("texts.csv").write_text("\n".join(["text,label", *lines]), encoding="utf8")
+    arguments = ("finetune", tiny_gpt2, "--data", "texts.csv", "--epochs", 2, "--batch", 4)
+    running = process(*arguments, "--out", "cut")
+    state = Path("cut.training.safetensors")
+    while not state.is_file():
+        assert running.poll() is None, running.stderr.read()
+        time.sleep(0.01)
+    running.send_signal(signal.SIGTERM)
+    said = running.communicate()[1]
+    assert running.returncode == 143 and f"kept in {state}" in said, said
+    command = shlex.split(said.strip().splitlines()[-1])
+    assert command[0] == "embspace" and command[-1] == "--resume" and not Path("cut").exists()
+    for words in (command[1:], (*arguments, "--out", "whole")):
+        ended = process(*words)
+        assert "wrote" in ended.communicate()[1] and ended.returncode == 0
+    one, other = (Path(folder, "model.safetensors").read_bytes() for folder in ("cut", "whole"))
+    assert one == other and not state.exists()
+
+
 def test_resuming_what_is_finished_is_no_error(run, tiny_gpt2, in_folder, text):
     arguments = ("fit", tiny_gpt2, "--text", text, "--out", "m.maps")
     first = run(*arguments, "--json")

@@ -9,15 +9,20 @@ from typing import Any
 DRAWN_BY: dict[str, tuple[str, str]] = {
     "Alignment": ("alignment", "plot_alignment"),
     "Alternation": ("exits", "plot_alternation"),
+    "Concept": ("evidence", "plot_evidence"),
     "Difference": ("tuning", "plot_difference"),
     "Exits": ("exits", "plot_exits"),
     "InverseCheck": ("evidence", "plot_evidence"),
+    "Lens": ("lens", "plot_lens"),
+    "LensComparison": ("lens", "plot_lenses"),
     "PairSimilarity": ("evidence", "plot_evidence"),
     "Scores": ("maps", "plot_scores"),
+    "StateAlignment": ("alignment", "plot_state_alignment"),
     "StateOverlap": ("evidence", "plot_evidence"),
     "Stitching": ("stitching", "plot_stitching"),
     "SubmoduleScores": ("shortcuts", "plot_submodules"),
     "Transfer": ("shortcuts", "plot_transfer"),
+    "Trust": ("evidence", "plot_evidence"),
 }
 
 
