@@ -1,44 +1,60 @@
-"""Lenses that others published, read as maps to the last state: tensors only, nothing is run."""
+"""Maps and lenses that others published, read as Maps: tensors only, nothing is run."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from ..errors import MapsError
+from ..errors import MapsError, ModelError
 from ..messages import first_line
-from ..weights.json_files import path_of, read_json_file
+from ..weights.json_files import check_safetensors, path_of, read_json_file
 from ..weights.tensors import FLOATS
-from .maps import Maps, PairFit
+from .maps import KEY, Maps, PairFit
 
 if TYPE_CHECKING:
     from ..weights.model import Model
 
-TUNED, JACOBIAN = "tuned lens", "Jacobian lens"
+TUNED, JACOBIAN, PLAIN = "tuned lens", "Jacobian lens", "published maps"
 PARAMS, CONFIG = "params.pt", "config.json"
 PICKLES = (".pickle", ".pkl")
+NAME = re.compile(r"(mat|bias)\.(\d{1,4})-(\d{1,4})")  # of a tensor in a plain file
+CONVENTIONS = ("rows", "columns")  # y = x A, or y = A x: how a plain file's matrices are multiplied
+CONVERTED = """\
+import pickle, safetensors.torch, torch; from pathlib import Path; \
+A = torch.as_tensor(pickle.loads(Path("0_12.pickle").read_bytes())); \
+tensors = {"mat.0-12": A.float().contiguous()}; \
+said = {"convention": "columns"}; \
+safetensors.torch.save_file(tensors, "published.safetensors", metadata=said)"""
 
 
 def read_maps(path: str | Path, model: "Model") -> Maps:
-    """Maps of a model from a file or folder: ours, a tuned lens, or a Jacobian lens.
+    """Maps of a model from a file or folder: ours, published matrices, a tuned or Jacobian lens.
 
     Ours carry the hash of their weights and are refused for others. A tuned lens (a folder with
     params.pt and config.json) maps state l to x (I + W^T) + b; a Jacobian lens ({"J": {l: d × d}})
-    maps the output of block l, state l + 1, to x J^T. Those two name no weights: width and layers
-    are checked, and a note says that the rest is not. Raises MapsError for anything else, pickles
-    of arrays among them (the paper's own files): reading those would run their code.
+    maps the output of block l, state l + 1, to x J^T. A plain safetensors file holds `mat.0-12`
+    (d × d, from state 0 to state 12) and perhaps `bias.0-12` (d), and says in its metadata under
+    "convention" whether its matrices meet "rows" (x A, as ours) or "columns" (A x, as the paper's).
+    These three name no weights: width and layers are checked, and a note says that the rest is not.
+    Raises MapsError for anything else, pickles of arrays among them (the paper's own files):
+    reading those would run their code; the error says how to convert one.
     """
     place = path_of(str(path))
     if place.is_dir():
         return _tuned(place, model)
     if place.suffix in PICKLES:
         raise MapsError(
-            f"{place} is a pickle, which can run code when it is read: it is refused; have it "
-            "converted to safetensors by someone who trusts it, or fit the maps again."
+            f"{place} is a pickle, which can run any code when it is read, so embspace does not; "
+            "if you trust whoever made it, convert it in Python, with its own names and layers: "
+            f"{CONVERTED}"
         )
     if place.suffix in (".pt", ".pth", ".bin"):
         return _jacobian(place, model)
+    plain = _plain_tensors(place)
+    if plain is not None:
+        return _plain(place, *plain, model)
     return Maps.load(place, model)
 
 
@@ -80,6 +96,46 @@ def _jacobian(path: Path, model: "Model") -> Maps:
     return _as_maps(JACOBIAN, path, found, model, said if isinstance(said, str) else None)
 
 
+def _plain_tensors(path: Path) -> tuple[dict[str, Tensor], str | None] | None:
+    """Tensors and convention of a plain file; None where it is of another layout, or damaged."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        check_safetensors(path)
+        with safe_open(path, framework="pt") as file:
+            said, names = file.metadata() or {}, list(file.keys())
+            if KEY in said or not any(NAME.fullmatch(name) for name in names):
+                return None
+            return {name: file.get_tensor(name) for name in names}, said.get("convention")
+    except (ModelError, SafetensorError, OSError, ValueError):
+        return None  # `Maps.load` says what is wrong with it
+
+
+def _plain(path: Path, tensors: dict[str, Tensor], convention: str | None, model: "Model") -> Maps:
+    if convention not in CONVENTIONS:
+        raise MapsError(
+            f'{path} does not say how its matrices are multiplied: write "rows" (x A) or '
+            '"columns" (A x) into its metadata under "convention".'
+        )
+    found: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        match = NAME.fullmatch(name)
+        if not match:
+            raise MapsError(f"{path} holds {name[:40]!r}; expected mat.0-12 and bias.0-12.")
+        kind, source, target = match[1], int(match[2]), int(match[3])
+        if not source < target <= model.n_layers:
+            raise MapsError(
+                f"{path}: {name} does not go from a state to a later one of {model.name}."
+            )
+        _check(tensor, (model.d, model.d)[: 2 if kind == "mat" else 1], name, path, model)
+        made = tensor.float().T if kind == "mat" and convention == "columns" else tensor.float()
+        found[f"{'A' if kind == 'mat' else 'b'}.{source}-{target}"] = made.contiguous()
+    alone = [name for name in found if name[0] == "b" and f"A{name[1:]}" not in found]
+    if alone:
+        raise MapsError(f"{path} holds bias{alone[0][1:]} without mat{alone[0][1:]}.")
+    return _as_maps(PLAIN, path, found, model, None)
+
+
 def _as_maps(
     kind: str, path: Path, tensors: dict[str, Tensor], model: "Model", said: str | None
 ) -> Maps:
@@ -89,7 +145,7 @@ def _as_maps(
     names = [name.removeprefix("A.").split("-") for name in tensors if name.startswith("A.")]
     pairs = tuple(_unscored(source, target) for source, target in names)
     note = (
-        f"A {kind} read from {path.name}"
+        f"{kind[0].upper()}{kind[1:]}, read from {path.name}"
         + (f", made for {said[:80]}" if said else "")
         + ": its file names no weights, so only width and layers were checked."
     )

@@ -223,6 +223,73 @@ def test_a_jacobian_lens_of_the_wrong_kind_is_refused(model, tmp_path, name: str
     assert "\n" not in str(caught.value)
 
 
+ROWS = {"convention": "rows"}
+
+
+def test_published_matrices_meet_rows_or_columns_as_their_file_says(model, tmp_path):
+    A, b = torch.randn(32, 32), torch.randn(32)
+    x = torch.randn(5, 32)
+    for convention, matrix in (("rows", A), ("columns", A.T.contiguous())):
+        tensors = {"mat.0-3": matrix, "bias.0-3": b, "mat.1-2": torch.eye(32)}
+        path = tmp_path / f"{convention}.safetensors"
+        save_file(tensors, path, metadata={"convention": convention})
+        maps = read_maps(path, model)
+        assert torch.equal(maps.apply(x, 0, 3), x @ A + b)
+        assert torch.equal(maps.apply(x, 1, 2), x)
+        assert maps.kind == "published maps" and "names no weights" in maps.recalled[0]
+        assert [(p.source, p.target, p.r2) for p in maps.pairs] == [
+            ("0", "3", None),
+            ("1", "2", None),
+        ]
+
+
+def test_published_matrices_are_scored_like_any(model, tmp_path):
+    ours, path = fit(model, TEXTS), tmp_path / "x.safetensors"
+    save_file({f"mat.{l}-3": ours[l, 3].contiguous() for l in range(3)}, path, metadata=ROWS)
+    unseen = [text.replace("cat", "dog") for text in TEXTS]
+    found, expected = (embspace.score(model, maps, unseen) for maps in (path, ours))
+    mine, theirs = found.to_dict()["layers"], expected.to_dict()["layers"]
+    assert mine["id"] == theirs["id"] and mine["published maps"] == theirs["mat"]
+
+
+PUBLISHED: dict[str, tuple[dict[str, Any], dict[str, str] | None]] = {
+    "no convention": ({"mat.0-3": SQUARE}, None),
+    "an unknown convention": ({"mat.0-3": SQUARE}, {"convention": "left"}),
+    "another name beside": ({"mat.0-3": SQUARE, "x": torch.ones(2)}, ROWS),
+    "a shift alone": ({"mat.0-3": SQUARE, "bias.1-3": torch.ones(32)}, ROWS),
+    "a shift of another width": ({"mat.0-3": SQUARE, "bias.0-3": torch.ones(31)}, ROWS),
+    "another width": ({"mat.0-3": torch.eye(31)}, ROWS),
+    "flat": ({"mat.0-3": torch.ones(1024)}, ROWS),
+    "a layer that is not there": ({"mat.0-4": SQUARE}, ROWS),
+    "backwards": ({"mat.3-0": SQUARE}, ROWS),
+    "to itself": ({"mat.1-1": SQUARE}, ROWS),
+    "integers": ({"mat.0-3": SQUARE.int()}, ROWS),
+    "NaN": ({"mat.0-3": SQUARE * float("nan")}, ROWS),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_matrices_of_the_wrong_kind_are_refused(model, tmp_path, name: str):
+    tensors, said = PUBLISHED[name]
+    save_file(tensors, tmp_path / "x.safetensors", metadata=said)
+    with pytest.raises(MapsError) as caught:
+        read_maps(tmp_path / "x.safetensors", model)
+    assert "\n" not in str(caught.value) and "x.safetensors" in str(caught.value)
+
+
+def test_the_refusal_of_a_pickle_converts_it(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    A = torch.randn(32, 32)
+    Path("0_3.pickle").write_bytes(pickle.dumps(A.numpy()))
+    with pytest.raises(MapsError) as caught:
+        read_maps("0_3.pickle", model)
+    lines = str(caught.value).split("layers: ")[1].replace("0_12", "0_3").replace("0-12", "0-3")
+    assert lines.count("; ") == 5
+    exec(lines, {})
+    x = torch.randn(2, 32)
+    assert torch.allclose(read_maps("published.safetensors", model).apply(x, 0, 3), x @ A.T)
+
+
 TUNED: dict[str, Any] = {
     "a list": [1],
     "a layer missing": {"0.weight": SQUARE},
