@@ -1,31 +1,32 @@
 """`embspace evidence`: the experiments of the embedding-space paper, one command each."""
 
-from importlib import import_module
-
 import click
 
-from .options import CONTEXT
+from . import (
+    evidence_concepts,
+    evidence_inverse,
+    evidence_logits,
+    evidence_pairs,
+    evidence_states,
+    evidence_trust,
+)
+from .options import CONTEXT, ExampledGroup
 
-EXPERIMENTS = ("pairs", "inverse", "concepts", "states", "logits", "trust")
-
-
-class Experiments(click.Group):
-    """The experiments, each imported when it is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names, those that read weights alone first."""
-        return list(EXPERIMENTS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The experiment of that name, or None."""
-        if cmd_name not in EXPERIMENTS:
-            return None
-        return import_module(f".evidence_{cmd_name}", __package__).command
+# Those that read weights alone first.
+EXPERIMENTS: dict[str, click.Command] = {
+    "pairs": evidence_pairs.command,
+    "inverse": evidence_inverse.command,
+    "concepts": evidence_concepts.command,
+    "states": evidence_states.command,
+    "logits": evidence_logits.command,
+    "trust": evidence_trust.command,
+}
 
 
 @click.group(
     "evidence",
-    cls=Experiments,
+    cls=ExampledGroup,
+    commands=EXPERIMENTS,
     context_settings=CONTEXT,
     short_help="Experiments: is vocabulary space a good place to read?",
 )

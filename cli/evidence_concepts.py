@@ -1,19 +1,23 @@
 """`embspace evidence concepts`: which parameter vectors are near a topic?"""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from . import completion
 from . import options as o
-from .evidence_work import WAY_OUT, finish
-from .opening import Opening
+from .opening import FEWER_VECTORS, Opening
 from .output import Output
 from .spelling import tell_spellings
 from .terminal import say
 
+if TYPE_CHECKING:
+    from embspace.memory import Needs
+    from embspace.notation import Norm
+    from embspace.read.reader import ReadableModel
 
-@click.command("concepts", context_settings=o.CONTEXT, short_help="Vectors nearest to a topic.")
+
+@o.command("concepts", "Vectors nearest to a topic.")
 @click.argument("model", shell_complete=completion.models)
 @click.argument("words", nargs=-1, required=True)
 @o.layer_option
@@ -34,8 +38,20 @@ from .terminal import say
 @o.plot_option
 @o.output_options
 @o.opening_options
-@o.debug_option
-def command(opening: Opening, output: Output, **given: Any) -> None:
+def command(
+    opening: Opening,
+    output: Output,
+    words: tuple[str, ...],
+    layer: int | None,
+    heads: bool,
+    centred: bool,
+    top: int | None,
+    draws: int,
+    filters: tuple[str, ...],
+    norm: "Norm",
+    seed: int,
+    plot: str | None,
+) -> None:
     """Keys and values nearest to the mean embedding of a topic's words (paper: §4.1).
 
     Beside them what random topics of as many whole words reach: p, how many of those are as near
@@ -47,42 +63,26 @@ def command(opening: Opening, output: Output, **given: Any) -> None:
         embspace evidence concepts sample-gpt2 Paris London Rome
         embspace evidence concepts gpt2-medium she her woman girl --heads
     """
-    _measure(opening, output, **given)
-
-
-def _measure(
-    opening: Opening,
-    output: Output,
-    *,
-    words: tuple[str, ...],
-    layer: int | None,
-    heads: bool,
-    centred: bool,
-    top: int | None,
-    draws: int,
-    filters: tuple[str, ...],
-    norm: Any,
-    seed: int,
-    plot: str | None,
-) -> None:
     from embspace.checking import index
     from embspace.evidence.concepts import concept, topic_ids
     from embspace.read.forecast import needs_of_vectors
 
-    def needs(model: Any) -> Any:
+    k = top or 10
+
+    def needs(model: "ReadableModel") -> "Needs":
         if layer is not None:
             index(layer, model.n_layers, "layer")
         topic_ids(model.vocabulary, words)
         model.vocabulary.mask(filters)
-        return needs_of_vectors(model, 6 * (top or 10), passes=1)
+        return needs_of_vectors(model, 6 * k, passes=1)
 
-    model = opening.open(needs, WAY_OUT)
+    model = opening.open(needs, FEWER_VECTORS)
     for word in words:
         tell_spellings(model.vocabulary, word, say)
     result = concept(
         model,
         words,
-        k=top or 10,
+        k=k,
         draws=draws,
         heads=heads,
         centred=centred,
@@ -91,4 +91,4 @@ def _measure(
         filters=filters,
         seed=seed,
     )
-    finish(output, result, plot)
+    output.one(result, plot)

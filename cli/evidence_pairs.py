@@ -1,16 +1,21 @@
 """`embspace evidence pairs`: do matching parameter vectors speak of the same tokens?"""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from . import options as o
-from .evidence_work import WAY_OUT, finish, followed
-from .opening import Opening
+from .followed import watched
+from .opening import FEWER_VECTORS, Opening
 from .output import Output
 
+if TYPE_CHECKING:
+    from embspace.memory import Needs
+    from embspace.notation import Norm
+    from embspace.read.reader import ReadableModel
 
-@click.command("pairs", context_settings=o.CONTEXT, short_help="Matching against shuffled pairs.")
+
+@o.command("pairs", "Matching against shuffled pairs.")
 @o.model_argument
 @o.layer_option
 @click.option(
@@ -32,8 +37,17 @@ from .output import Output
 @o.plot_option
 @o.output_options
 @o.opening_options
-@o.debug_option
-def command(opening: Opening, output: Output, **given: Any) -> None:
+def command(
+    opening: Opening,
+    output: Output,
+    layer: int | None,
+    pairs: int,
+    every: bool,
+    top: int,
+    norm: "Norm",
+    seed: int,
+    plot: str | None,
+) -> None:
     """Sim_k of matching parameter vectors beside shuffled ones, by layer (paper: Fig. 6).
 
     Sim_k: Jaccard index of the k tokens with the largest |score|. Share: related pairs, whose
@@ -45,26 +59,11 @@ def command(opening: Opening, output: Output, **given: Any) -> None:
         embspace evidence pairs
         embspace evidence pairs gpt2-medium --all --plot pairs.svg
     """
-    _measure(opening, output, **given)
-
-
-def _measure(
-    opening: Opening,
-    output: Output,
-    *,
-    layer: int | None,
-    pairs: int,
-    every: bool,
-    top: int,
-    norm: Any,
-    seed: int,
-    plot: str | None,
-) -> None:
     from embspace.checking import index
     from embspace.evidence.matching_pairs import gathered, pair_similarities
     from embspace.read.forecast import needs_of_vectors
 
-    def needs(model: Any) -> Any:
+    def needs(model: "ReadableModel") -> "Needs":
         if layer is not None:
             index(layer, model.n_layers, "layer")
         n_layers = model.n_layers if layer is None else 1
@@ -72,9 +71,14 @@ def _measure(
         most *= 2  # by size, then by signed score
         return needs_of_vectors(model, n_layers * most, passes=1)
 
-    model = opening.open(needs, WAY_OUT)
-    settings = {"k": top, "sample": None if every else pairs, "norm": norm, "seed": seed}
+    model = opening.open(needs, FEWER_VECTORS)
+    settings: dict[str, Any] = {
+        "k": top,
+        "sample": None if every else pairs,
+        "norm": norm,
+        "seed": seed,
+    }
     layers = range(model.n_layers) if layer is None else [layer]
-    found = followed(pair_similarities(model, layers=layers, **settings), len(layers), "layers")
-    rows = tuple(row for of_layer in found for row in of_layer)
-    finish(output, gathered(model, rows, **settings), plot)
+    work = pair_similarities(model, layers=layers, **settings)
+    rows = tuple(row for of_layer in watched("layers")(work, len(layers)) for row in of_layer)
+    output.one(gathered(model, rows, **settings), plot)

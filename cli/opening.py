@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 WORTH_SAYING = 5.0  # seconds
 MUCH = 2 << 30  # bytes
+FEWER_VECTORS = "measure fewer vectors, or use --dtype float32."  # a way out where memory is short
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,15 @@ class ExampledCommand(click.Command):
         return about, examples
 
 
-def command(name: str, short_help: str) -> Callable[[Command], Command]:
+class ExampledGroup(ExampledCommand, click.Group):
+    """The same for a group, whose commands are listed in the order in which they were given."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names."""
+        return list(self.commands)
+
+
+def command(name: str, short_help: str) -> Callable[[Command], Any]:
     """The decorator of every command: its name, a line for the list of commands, and --debug."""
     how = {"context_settings": CONTEXT, "short_help": short_help}
     make = click.command(name, cls=ExampledCommand, **how)
