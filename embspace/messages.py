@@ -6,8 +6,19 @@ from contextlib import contextmanager
 
 
 def first_line(error: Exception, *, length: int = 200) -> str:
-    """The first line of an error's message, cut to a length; its type where it says nothing."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:length].rstrip(". ")
+    """The first line of an error's message without its stop; its type where it says nothing.
+
+    A line that ends with a colon is joined by the next. What is longer than `length` ends with its
+    last whole sentence, or with the last whole word and an ellipsis.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[0] if lines else type(error).__name__
+    if text.endswith(":"):
+        text = f"{text} {lines[1]}" if len(lines) > 1 else text[:-1]
+    if len(text) <= length:
+        return text.rstrip(". ")
+    sentence, stop, _ = text[:length].rpartition(". ")
+    return sentence.rstrip(". ") if stop else text[: length - 1].rpartition(" ")[0] + " …"
 
 
 @contextmanager

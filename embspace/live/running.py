@@ -3,6 +3,8 @@
 import copy
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -93,27 +95,45 @@ def run(
 
     attention: transformers' implementation, "eager" or "fast" (its own choice, where that computes
     the same); device_map: "auto" spreads the blocks over devices (needs accelerate).
-    Reads only the tensors it needs, runs no code of the folder, opens no connection.
+    Reads only the tensors it needs, runs no code of the folder, opens no connection. All blocks are
+    loaded where the first are no part of the whole: a table for all of them, a bias of the last.
     Raises CannotRunError where transformers has no class for it, ResourceError where it would not
     fit, ModelError where the weights contradict the config.
     """
     model.require_proof()
-    config = _full_config(model)
-    text_part(config).chunk_size_feed_forward = 0  # the same numbers, but in one call of a part
+    if device_map and find_spec("accelerate") is None:
+        raise CannotRunError(
+            f"device_map={device_map!r} needs accelerate: pip install 'embspace[devices]'."
+        )
     n_layers = model.n_layers if n_layers is None else min(n_layers, model.n_layers)
-    if n_layers < model.n_layers:
-        config = truncated(config, n_layers)
     dtype = dtype or model.dtype
-    _check_memory(model, n_layers, dtype)
-    # the fast kernels of transformers leave out a soft cap on attention scores; its plain code for
-    # Falcon adds the ALiBi bias twice
-    chosen = None if attention == "fast" and score_cap(model) is None else "eager"
-    if is_alibi_falcon(model):
-        chosen = "sdpa"
-    module = _load(model, config, n_layers, dtype, chosen, device_map)
+    options: dict[str, Any] = {"dtype": dtype, "attn_implementation": _attention(model, attention)}
+    if device_map:
+        options["device_map"] = device_map
+    while True:
+        _check_memory(model, n_layers, dtype)
+        config = _full_config(model)
+        text_part(config).chunk_size_feed_forward = 0  # the same numbers, in one call of a part
+        if n_layers < model.n_layers:
+            config = truncated(config, n_layers)
+        module, found = _load(model, _auto_class(model, config), model.folder, config, **options)
+        # what the last block alone has, or a table with a part for every block: no fewer will do
+        if n_layers == model.n_layers or not (found["mismatched_keys"] or found["missing_keys"]):
+            break
+        n_layers = model.n_layers
+    _refuse_contradictions(model, found)
+    _refuse_unused(model, found, n_layers)
     if device_map is None:
         module = module.to(model.device)
     return located(model, module.eval(), n_layers)
+
+
+def _attention(model: Model, chosen: str) -> str | None:
+    """transformers' name of an implementation of attention that computes what the model does."""
+    if is_alibi_falcon(model):
+        return "sdpa"  # its plain code adds the ALiBi bias twice
+    # the fast kernels leave out a soft cap on attention scores
+    return None if chosen == "fast" and score_cap(model) is None else "eager"
 
 
 def located(model: Model, module: Any, n_layers: int) -> Running:
@@ -197,7 +217,10 @@ def require_whole(model: Model) -> None:
 
     Compares names and shapes only: reads no weight and runs nothing.
     """
-    _load(model, _full_config(model), model.n_layers, model.dtype, None, "meta")
+    own, config = type(skeleton(model)), _full_config(model)
+    _, found = _load(model, own, None, config, state_dict=model.checkpoint.unread())
+    _refuse_contradictions(model, found)
+    _refuse_unused(model, found, model.n_layers)
 
 
 def skeleton(model: Model) -> nn.Module:
@@ -211,27 +234,20 @@ def skeleton(model: Model) -> nn.Module:
 
 
 def _load(
-    model: Model,
-    config: Any,
-    n_layers: int,
-    dtype: torch.dtype,
-    attention: str | None,
-    device_map: str | None,
-) -> Any:
-    chosen: Any = _auto_class(model, config)
+    model: Model, chosen: Any, folder: Path | None, config: Any, **options: Any
+) -> tuple[Any, dict[str, Any]]:
+    """A live model, and which tensors it misses, does not expect, or has in another shape."""
     with quiet():
         try:
-            module, found = chosen.from_pretrained(
-                model.folder,
+            return chosen.from_pretrained(
+                folder,
                 config=config,
-                dtype=dtype,
-                attn_implementation=attention,
                 experts_implementation="eager",
                 local_files_only=True,
                 trust_remote_code=False,
-                ignore_mismatched_sizes=True,  # reported below, with both shapes
+                ignore_mismatched_sizes=True,  # reported by the caller, with both shapes
                 output_loading_info=True,
-                **({"device_map": device_map} if device_map else {}),
+                **{"dtype": model.dtype} | options,
             )
         except (ImportError, MemoryError, torch.OutOfMemoryError) as error:
             reason = first_line(error)
@@ -239,10 +255,8 @@ def _load(
         except Exception as error:
             reason = first_line(error)
             raise ModelError(f"transformers cannot load {model.folder}: {reason}.") from error
-    model.checkpoint.require_unchanged()  # between the two a training may have saved its next step
-    _refuse_contradictions(model, found)
-    _refuse_unused(model, found, n_layers)
-    return module
+        finally:  # meanwhile a training may have saved its next step
+            model.checkpoint.require_unchanged()
 
 
 def _refuse_contradictions(model: Model, found: dict[str, Any]) -> None:

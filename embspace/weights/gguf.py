@@ -82,8 +82,10 @@ def _said(path: Path, config: Any) -> dict[str, Any]:
 
 
 def _convert(path: Path, target: Path) -> None:
-    if find_spec("gguf") is None:
-        raise ModelError(f"reading {path.name} needs gguf: pip install 'embspace[gguf]'.")
+    if find_spec("gguf") is None or find_spec("accelerate") is None:
+        raise ModelError(
+            f"reading {path.name} needs gguf and accelerate: pip install 'embspace[gguf]'."
+        )
     work = None
     try:
         with told(target):

@@ -139,7 +139,10 @@ def _refuse_twice(prefix: str, family: Family, checkpoint: Checkpoint) -> None:
 
 def _size(config: Any, name: str, default: int | None = None) -> int:
     """A size as the config states it; the default where it states none."""
-    value = getattr(config, name, None)
+    try:
+        value = getattr(config, name, None)
+    except Exception as error:  # a size of each layer's own
+        raise ModelError(f"the config gives no one {name}: {first_line(error)}.") from error
     value = default if value is None else value
     if not isinstance(value, int) or isinstance(value, bool) or (value < 1 and value != default):
         raise ModelError(f"the config gives no usable {name} (got {str(value)[:40]}).")

@@ -63,7 +63,7 @@ class _Fits:
                 return
         raise ModelError(
             f"the embedding in {self.checkpoint.folder} is {width} wide, the config says "
-            f"{layout.d}, and no projection between the two is there."
+            f"{layout.d}, and no known projection between the two is there."
         )
 
     def _attention(self, layer: int, block: str) -> None:
@@ -144,15 +144,27 @@ class _Fits:
         """(out, in) of a matrix, whatever way round it is stored; its bias must match."""
         path = f"{block}{name}.weight"
         if path not in self.checkpoint:
-            kind = "/".join(self.family.types) or "model of this shape"
-            raise ModelError(
-                f"{self.checkpoint.folder} holds no {path}, which a {kind} should have."
-            )
+            raise self._lacks(block, name)
         self.checkpoint.refuse_packed(path)
         shape = self.checkpoint.shape(path)
         if len(shape) != 2 or 0 in shape:
             raise ModelError(f"layer {layer}: {name} is {shape}, expected a matrix.")
         return shape[::-1] if self.family.transposed else shape
+
+    def _lacks(self, block: str, name: str) -> ModelError:
+        """That a matrix is not there; for a shape tried on an unknown architecture, what is."""
+        folder, types = self.checkpoint.folder, " or ".join(self.family.types)
+        if not self.family.generic:
+            return ModelError(f"{folder} holds no {block}{name}.weight, which {types} models have.")
+        weights = sorted(n for n in self.checkpoint.names if n.endswith("weight"))
+        within = [n for n in weights if n.startswith(block)]
+        beside = [n for n in within if n.startswith(block + name.partition(".")[0])]
+        near = beside or within or [n for n in weights if ".0." in n]
+        more = " …" if near[4:] else ""
+        return ModelError(
+            f"it holds {', '.join(near[:4])}{more}, where the nearest of the common shapes has "
+            f"{block}{name}.weight."
+        )
 
     def _expect(self, layer: int, block: str, name: str, expected: Shape) -> None:
         shape, bias = self._shape(layer, block, name), f"{block}{name}.bias"

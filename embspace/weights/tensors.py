@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -89,6 +90,10 @@ class Checkpoint:
         shard, stored = self._where[name]
         if not self._shard(shard).is_float(stored):
             self.tensor(name)
+
+    def unread(self) -> dict[str, Tensor]:
+        """Stand-ins by the names that the files hold: of the right shapes, and without values."""
+        return {stored: _unread(self.shape(name)) for name, (_, stored) in self._where.items()}
 
     @cached_property
     def n_bytes(self) -> int:
@@ -210,6 +215,17 @@ class Shard:
     ) -> None:
         self.names = frozenset(names)
         self.shape, self.is_float, self.tensor = shape, is_float, tensor
+
+
+class _Unread(torch.Tensor):
+    """A tensor of the meta device that stays there, wherever it is sent."""
+
+    def to(self, *args: Any, dtype: torch.dtype | None = None, **kwargs: Any) -> Tensor:
+        return super().to(device="meta", dtype=dtype)
+
+
+def _unread(shape: tuple[int, ...]) -> Tensor:
+    return torch.empty(shape, device="meta").as_subclass(_Unread)
 
 
 def _stat(path: Path) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 """The tokenizer beside the weights."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ def load_tokenizer(folder: Path) -> Any | None:
     """The tokenizer of a model folder, or None where there is none. Opens no connection."""
     if not any(next(folder.glob(pattern), None) for pattern in FILES):
         return None
+    _require_sentencepiece(folder)
     from transformers import AutoTokenizer
 
     try:
@@ -21,3 +23,22 @@ def load_tokenizer(folder: Path) -> Any | None:
         raise ModelError(
             f"the tokenizer in {folder} cannot be opened ({first_line(error)})."
         ) from error
+
+
+def _require_sentencepiece(folder: Path) -> None:
+    """Raise ModelError where a SentencePiece file is all there is, and cannot be read here.
+
+    transformers would take it for a tiktoken file then, and ask for that library.
+    """
+    models = sorted(path.name for path in folder.glob("*.model") if path.name != "tiktoken.model")
+    if not models or any(next(folder.glob(name), None) for name in ("tokenizer.json", "vocab.*")):
+        return
+    if not (find_spec("sentencepiece") and _has_protobuf()):
+        raise ModelError(
+            f"the tokenizer in {folder} is a SentencePiece file ({models[0]}), which needs "
+            "sentencepiece and protobuf: pip install 'embspace[sentencepiece]'."
+        )
+
+
+def _has_protobuf() -> bool:
+    return bool(find_spec("google") and find_spec("google.protobuf"))
