@@ -118,15 +118,25 @@ def certify(
 def require(model: Model) -> None:
     """Certify a model at first use; remembered by the hash of its weights and config.
 
-    Raises CertificateError naming the first failing claim, with its numbers.
+    Raises CertificateError naming the first failing claim, with its numbers; ModelError naming a
+    tensor that holds NaN or infinity.
     """
     certificate = verdict(model)
     if not certificate.passed:
-        raise CertificateError(
-            f"our reading of {model.name} does not rebuild the model's own outputs: "
-            f"{certificate.failures[0]}."
-        )
+        raise refusal(model, certificate)
     model.proof_due = False
+
+
+def refusal(model: Model, certificate: Certificate) -> EmbspaceError:
+    """Why a model is not read: the first claim that fails, or a weight that is no number."""
+    if any(c.error == math.inf for c in certificate.failures):
+        name = model.checkpoint.not_finite()
+        if name is not None:
+            return ModelError(f"{model.name} cannot be read: {name} holds NaN or infinity.")
+    return CertificateError(
+        f"our reading of {model.name} does not rebuild the model's own outputs: "
+        f"{certificate.failures[0]}."
+    )
 
 
 def verdict(model: Model) -> Certificate:

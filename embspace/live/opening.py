@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from ..errors import CannotRunError, CertificateError, ModelError, ResourceError
+from ..errors import CannotRunError, ModelError, ResourceError
 from ..weights.config import raw_config, read_config, refuse_other_weights
 from ..weights.family import Family
 from ..weights.registry import BY_TYPE, GENERIC
@@ -16,7 +16,7 @@ from ..weights.scales import scales_anything
 from ..weights.shapes import fitting_layout
 from ..weights.source import find_source
 from ..weights.tensors import Checkpoint
-from .certificate import Certificate, verdict
+from .certificate import Certificate, refusal, verdict
 from .checks import DIRECTION, FINAL, LOGITS
 from .proved import ProvedModel
 from .running import fills_masks
@@ -151,10 +151,7 @@ def _settled(read: Callable[[Family], AnyModel], family: Family, config: Any) ->
         return read(replace(family, unproved_head=str(error)))
     if certificate.passed:
         return model
-    raise CertificateError(
-        f"our reading of {model.name} does not rebuild the model's own outputs: "
-        f"{certificate.failures[0]}."
-    )
+    raise refusal(model, certificate)
 
 
 def _settle(read: Callable[[Family], AnyModel], family: Family) -> tuple[AnyModel, Certificate]:

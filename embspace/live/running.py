@@ -1,6 +1,8 @@
 """The live transformers model of a checkpoint, and where our parts lie in it."""
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -229,7 +231,7 @@ def skeleton(model: Model) -> nn.Module:
     Raises CannotRunError where transformers has no class for it.
     """
     config = truncated(_full_config(model), 1)
-    with quiet(), torch.device("meta"):
+    with _loading(model), torch.device("meta"):
         return _auto_class(model, config).from_config(config)
 
 
@@ -237,26 +239,35 @@ def _load(
     model: Model, chosen: Any, folder: Path | None, config: Any, **options: Any
 ) -> tuple[Any, dict[str, Any]]:
     """A live model, and which tensors it misses, does not expect, or has in another shape."""
+    with _loading(model):
+        found = chosen.from_pretrained(
+            folder,
+            config=config,
+            experts_implementation="eager",
+            local_files_only=True,
+            trust_remote_code=False,
+            ignore_mismatched_sizes=True,  # reported by the caller, with both shapes
+            output_loading_info=True,
+            **{"dtype": model.dtype} | options,
+        )
+    model.checkpoint.require_unchanged()  # meanwhile a training may have saved its next step
+    return found
+
+
+@contextmanager
+def _loading(model: Model) -> Iterator[None]:
+    """transformers without its own messages; what it fails on becomes one sentence."""
     with quiet():
         try:
-            return chosen.from_pretrained(
-                folder,
-                config=config,
-                experts_implementation="eager",
-                local_files_only=True,
-                trust_remote_code=False,
-                ignore_mismatched_sizes=True,  # reported by the caller, with both shapes
-                output_loading_info=True,
-                **{"dtype": model.dtype} | options,
-            )
+            yield
+        except CannotRunError:
+            raise
         except (ImportError, MemoryError, torch.OutOfMemoryError) as error:
             reason = first_line(error)
             raise CannotRunError(f"{model.folder} cannot be run here: {reason}.") from error
         except Exception as error:
             reason = first_line(error)
             raise ModelError(f"transformers cannot load {model.folder}: {reason}.") from error
-        finally:  # meanwhile a training may have saved its next step
-            model.checkpoint.require_unchanged()
 
 
 def _refuse_contradictions(model: Model, found: dict[str, Any]) -> None:

@@ -68,14 +68,13 @@ def _source(model: "Model") -> Part:
         spell(names, block, model.checkpoint) for names in (family.ff_norm, family.attn_norm)
     )
     stored = before is not None or meets is not None  # OLMo's norms have nothing to store
-    same = before == meets if stored else family.ff_norm == family.attn_norm
-    if same or (stored and before is None):
-        raise _parallel(model)
+    if stored and before is None and family.ff_norm:
+        raise ModelError(
+            f"{model.name} lacks {block}{family.ff_norm}.weight, a norm of its blocks."
+        )
+    if before == meets if stored else family.ff_norm == family.attn_norm:
+        raise ModelError(
+            f"{model.name} computes attention and feed-forward side by side, so there is no state "
+            "between them to decode."
+        )
     return "ff_norm"
-
-
-def _parallel(model: "Model") -> ModelError:
-    return ModelError(
-        f"{model.name} computes attention and feed-forward side by side, so there is no state "
-        "between them to decode."
-    )

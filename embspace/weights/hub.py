@@ -67,13 +67,14 @@ class HubFolder:
         except (HFValidationError, RepositoryNotFoundError) as error:
             raise ModelError(f"{self.unknown} The Hub says: {first_line(error)}.") from error
         except Exception as error:  # offline, no route, timeout, not cached
-            what = "such model"
-            if self.asked is not None:
-                what = f"revision {self.asked[:80]!r} of {self.repo}"
             why, way_out = unreachable()
+            end = f"{way_out} to fetch it, or give its folder."
+            if self.asked is None:
+                raise ModelError(
+                    f"{self.unknown} {why} and its cache holds no such model: {end}"
+                ) from error
             raise ModelError(
-                f"{self.unknown} {why} and its cache holds no {what}: "
-                f"{way_out} to fetch it, or give its folder."
+                f"{why} and its cache holds no revision {self.asked[:80]!r} of {self.repo}: {end}"
             ) from error
 
 

@@ -63,7 +63,7 @@ class _Fits:
                 return
         raise ModelError(
             f"the embedding in {self.checkpoint.folder} is {width} wide, the config says "
-            f"{layout.d}, and no known projection between the two is there."
+            f"{layout.d}, and no projection between the two is known."
         )
 
     def _attention(self, layer: int, block: str) -> None:

@@ -91,6 +91,15 @@ class Checkpoint:
         if not self._shard(shard).is_float(stored):
             self.tensor(name)
 
+    def not_finite(self) -> str | None:
+        """The first tensor, by name, that holds NaN or infinity; reads them all."""
+        for name in sorted(self._where):
+            shard, stored = self._where[name]
+            tensor = self._shard(shard).tensor(stored)
+            if tensor.dtype in FLOATS and not bool(tensor.isfinite().all()):
+                return name
+        return None
+
     def unread(self) -> dict[str, Tensor]:
         """Stand-ins by the names that the files hold: of the right shapes, and without values."""
         return {stored: _unread(self.shape(name)) for name, (_, stored) in self._where.items()}

@@ -16,7 +16,7 @@ from ..errors import VocabularyError
 from ..messages import first_line
 from ..notation import INVERSES, Inverse
 from ..results import Record
-from .labels import SPACE, labels, n_ids, scheme_of, token_texts
+from .labels import labels, n_ids, scheme_of, token_texts
 
 BLOCK = 8192  # rows of E a product takes at a time
 SPARE = 16  # candidates beyond k that are rescored in float64
@@ -123,14 +123,15 @@ class VocabularySpace:
             raise VocabularyError(f"{word!r} is no text: give a word, or #ID.")
         if re.fullmatch(r"#\d+", word):
             return [self._by_id(word[1:])]
-        if word.startswith(SPACE) and word in self._printed:  # as the tables print it
-            return [self._by_id(str(self._printed[word]))]
-        if not word.strip() or self.tokenizer is None:
+        printed = self._printed.get(word)
+        if printed is not None and self.texts[printed] != word:  # as the tables print it
+            return [self._by_id(str(printed))]
+        if not word.strip(" ") or self.tokenizer is None:
             raise VocabularyError(
                 f"cannot look up {word!r}: "
                 + ("give a word." if self.tokenizer else "this model has no tokenizer; give #ID.")
             )
-        spellings = [word] if word.startswith(" ") else [word, " " + word]
+        spellings = [word] if word[0].isspace() else [word, " " + word]
         found: dict[tuple[int, ...], Lookup] = {}
         for text in spellings:
             try:

@@ -145,6 +145,24 @@ def test_reading_weights_of_a_proved_model_imports_no_live_class(saved):
     assert done.stdout.strip() == "[]"
 
 
+BARE = """
+import importlib.util, sys
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "accelerate" else find(name, *rest)
+from transformers.utils import is_accelerate_available
+assert not is_accelerate_available()
+import embspace
+embspace.load(sys.argv[1]).require_proof()
+assert embspace.certify(embspace.load(sys.argv[1])).passed
+"""
+
+
+@pytest.mark.parametrize("name", ["gpt2", "mixtral", "gemma3 with vision"])
+def test_a_proof_needs_no_accelerate(saved, name: str):
+    command = [sys.executable, "-c", BARE, str(saved(name))]
+    subprocess.run(command, capture_output=True, text=True, check=True)
+
+
 def test_opening_alone_proves_nothing(saved, nothing_kept, monkeypatch):
     monkeypatch.setattr("embspace.live.certificate.verdict", lambda m: pytest.fail("proved"))
     model = load(saved("llama"))

@@ -245,5 +245,6 @@ def test_a_missing_revision_is_not_blamed_on_the_model(monkeypatch):
         load("owner/name", revision="r1")
     assert "no local folder" not in str(told.value)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", _failing(ConnectionError("none")))
-    with pytest.raises(ModelError, match="holds no revision 'r1' of owner/name"):
+    with pytest.raises(ModelError, match="holds no revision 'r1' of owner/name") as told:
         load("owner/name", revision="r1")
+    assert "no local folder" not in str(told.value)

@@ -140,3 +140,29 @@ def test_loading_certifying_and_tokenizers_open_no_socket(tiny_llama, monkeypatc
     model = load(tiny_llama)
     assert len(model.vocabulary.labels) == 300
     assert certify(model).passed
+
+
+def test_a_sentencepiece_file_alone_names_what_reads_it(tiny_llama, copy, monkeypatch):
+    folder = copy(tiny_llama)
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer.model").write_bytes(b"")
+    monkeypatch.setattr("embspace.weights.tokenizer.find_spec", lambda name: None)
+    with pytest.raises(
+        ModelError, match=r"tokenizer\.model.* sentencepiece and protobuf: pip in"
+    ) as e:
+        load_tokenizer(folder)
+    assert "tiktoken" not in str(e.value) and "embspace[sentencepiece]" in str(e.value)
+
+
+def test_a_sentencepiece_file_alone_is_read(tiny_llama, copy, tmp_path):
+    sentencepiece = pytest.importorskip("sentencepiece")
+    pytest.importorskip("google.protobuf")
+    (tmp_path / "text").write_text("The cats and the dogs saw Paris.\nHer brother sings.\n" * 40)
+    folder = copy(tiny_llama)
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer_config.json").unlink()
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(tmp_path / "text"), model_prefix=str(folder / "tokenizer"), vocab_size=24
+    )
+    found = load_tokenizer(folder)
+    assert found.convert_ids_to_tokens(found("cats")["input_ids"])[0].startswith("▁")

@@ -207,3 +207,15 @@ def test_vectors_of_another_width_or_with_nan_are_refused(space):
         space.top_ids(torch.zeros(1, 5), 3)
     with pytest.raises(VocabularyError, match="NaN"):
         space.top_ids(torch.full((1, space.d), torch.nan), 3)
+
+
+@pytest.mark.parametrize("word", ["\n", "\\n"])
+def test_a_line_break_is_looked_up_as_itself_and_as_the_tables_print_it(space, word):
+    (found,) = space.find(word)
+    assert found.labels == ("\\n",) and [space.texts[i] for i in found.ids] == ["\n"]
+
+
+def test_every_label_is_looked_up_as_printed(space):
+    for i, label in enumerate(space.labels):
+        ids = {lookup.ids for lookup in space.find(label)}
+        assert (i,) in ids, label
