@@ -39,7 +39,7 @@ def read_heads(
     **search: Any,
 ) -> None:
     """One head's tables, or a line a circuit over many heads."""
-    from embspace.show.noise import noise_of_pairs
+    from embspace.show.topics.surveys import noise_of_pairs
 
     if distance is not None and circuit == "vo":
         raise click.UsageError("--distance applies to the QK circuit only.")
@@ -124,8 +124,7 @@ def _shown(
     grades: "Grades | None",
 ) -> tuple[Any, Any]:
     """How a line looks, and what stands above the lines."""
-    from embspace.show.headings import heading_of_pairs
-    from embspace.show.lines import PairLine
+    from embspace.show.topics.surveys import PairLine, heading_of_pairs
 
     line = partial(PairLine, noise=noise, grades=grades)
     return line, heading_of_pairs(model, len(places), circuits, settings, grades)
@@ -144,7 +143,7 @@ def _trust(
     grades: "Grades | None", place: tuple[int, int], circuits: "tuple[Circuit, ...]"
 ) -> tuple[str, ...]:
     """One head's grades as a note."""
-    from embspace.show.view import shown
+    from embspace.show.wording import shown
 
     if grades is None:
         return ()

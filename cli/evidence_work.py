@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from .output import Output
-from .terminal import console, say
+from .terminal import console
 
 if TYPE_CHECKING:
     from embspace.results import Result
@@ -22,9 +22,4 @@ def followed(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
 
 def finish(output: Output, result: "Result", plot: str | None) -> None:
     """Show or export the result, drawn where asked."""
-    output.one(result)
-    if plot is not None:
-        from embspace.show.plots.evidence import plot_evidence
-
-        plot_evidence(result, plot)
-        say(f"wrote {plot}")
+    output.one(result, plot)

@@ -45,9 +45,9 @@ def leave_early(
         how = {"max_new_tokens": tokens, "compare_fills": True, "run_dtype": reading.run_dtype}
         output.one(write(model, found, generate, exit=result, **how))
     if plot:
-        from embspace.show.plots.exits import plot_exits
+        from embspace.show import plot as draw
 
-        plot_exits(result, plot)
+        draw(result, plot)
         say(f"wrote {plot}")
 
 
@@ -79,12 +79,7 @@ def alternate_blocks(
             **how,
             **run_of(reading, corpus),
         )
-    output.one(result)
-    if plot:
-        from embspace.show.plots.exits import plot_alternation
-
-        plot_alternation(result, plot)
-        say(f"wrote {plot}")
+    output.one(result, plot)
 
 
 def run_of(reading: Reading, corpus: "Corpus") -> dict[str, Any]:

@@ -63,14 +63,14 @@ def look_at_prompt(
         )
     output.one(result)
     if page:
-        from embspace.show.lens_page import lens_page
+        from embspace.show.topics.lens import lens_page
 
         write_atomically(page, lens_page(result))
         say(f"wrote {page}")
     if plot:
-        from embspace.show.plots.lens import plot_lens
+        from embspace.show import plot as draw
 
-        plot_lens(result, plot)
+        draw(result, plot)
         say(f"wrote {plot}")
 
 
@@ -109,12 +109,7 @@ def compare_on_text(
             seed=seed,
             **options,
         )
-    output.one(result)
-    if plot:
-        from embspace.show.plots.lens import plot_lenses
-
-        plot_lenses(result, plot)
-        say(f"wrote {plot}")
+    output.one(result, plot)
 
 
 def _page(html: str) -> Path:

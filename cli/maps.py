@@ -24,7 +24,7 @@ def command(output: Output, files: tuple[str, ...], prune: bool) -> None:
     """
     from embspace.maps.inventory import kept_maps
     from embspace.maps.remembered import forget, named, remembered
-    from embspace.show.inventory import size
+    from embspace.show.wording import size
 
     if files and not prune:
         from embspace.maps.maps import Maps

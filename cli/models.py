@@ -38,7 +38,7 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found, indent=2, ensure_ascii=False))
         return
-    from embspace.show.inventory import inventory_view
+    from embspace.show.topics.inventory import inventory_view
 
     show(inventory_view(found))
 

@@ -110,9 +110,7 @@ def _one(output: Output, readings: _Readings, neuron: int, k: int, filters: Any)
 
 
 def _many(output: Output, readings: _Readings, few: int, k: int, filters: Any) -> None:
-    from embspace.show.headings import heading_of_neurons
-    from embspace.show.lines import NeuronLine
-    from embspace.show.noise import noise_of_vectors
+    from embspace.show.topics.surveys import NeuronLine, heading_of_neurons, noise_of_vectors
 
     results = _sharpest(readings, few, k, filters)
     n = min(few, len(readings.first.values))
@@ -133,8 +131,7 @@ def _sharpest(
 
 def _related(output: Output, readings: _Readings, absolute: bool) -> None:
     from embspace.read.related import related_pairs
-    from embspace.show.headings import heading_of_related, summary_of_related
-    from embspace.show.lines import RelatedLine
+    from embspace.show.topics.surveys import RelatedLine, heading_of_related, summary_of_related
 
     if len(readings) == 1:
         output.one(related_pairs(readings.first, absolute=absolute))

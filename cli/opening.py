@@ -43,7 +43,7 @@ class Opening:
         `needs` also refuses what does not exist in the model: before the proof, which takes longer.
         Raises EmbspaceError, ResourceError with `way_out` among them.
         """
-        from embspace.show.view import model_name
+        from embspace.show.wording import model_name
 
         model = self.open_unproved()
         model.vocabulary.name = model_name({"model": model.name})  # what messages call it

@@ -240,7 +240,7 @@ norm_option = click.option(
 def _drawable(ctx: click.Context, parameter: click.Parameter, path: str | None) -> str | None:
     """Refuse a figure that could not be written before the work starts, not after."""
     if path is not None:
-        from embspace.show.plots.figures import require_plot
+        from embspace.show.figures import require_plot
 
         require_plot(path)
     return path

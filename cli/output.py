@@ -30,10 +30,7 @@ class Output:
         return not (self.as_json or self.csv)
 
     def one(self, result: "Result", plot: str | None = None) -> None:
-        """A single result: a sheet, its `to_dict()` as JSON, or its CSV; and its figure in `plot`.
-
-        Only results that have a figure are given a `plot`.
-        """
+        """A single result: its tables, its `to_dict()` as JSON, or its CSV; drawn into `plot`."""
         if self.as_json:
             click.echo(result.to_json())
         elif self.csv:
@@ -41,10 +38,8 @@ class Output:
         else:
             show(result)
         if plot is not None:
-            from embspace.show.plots.drawing import figure_of
+            from embspace.show import plot as draw
 
-            draw = figure_of(result)
-            assert draw is not None
             draw(result, plot)
             say(f"wrote {plot}")
 
@@ -63,7 +58,7 @@ class Output:
     def together(
         self, name: str, results: "list[Any]", noise: float = 0.0, notes: Iterable[str] = ()
     ) -> None:
-        """Results of one place as one sheet; JSON is {name: [...]} where there are several."""
+        """Results of one place as one report; JSON is {name: [...]} where there are several."""
         from embspace.show import together
 
         if self.for_people:

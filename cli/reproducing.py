@@ -128,8 +128,9 @@ def _run(
     out: str | None,
     resume: bool,
 ) -> None:
-    from embspace.show.reproducing import PAGE, reproduce
-    from embspace.show.view import model_name
+    from embspace.evidence.reproduction import PAGE, reproduce
+    from embspace.show import LOOKS
+    from embspace.show.wording import model_name
 
     name = model_name(models["model"].provenance).replace("/", "--")
     folder = Path(out or f"{paper}-{name}")
@@ -139,6 +140,7 @@ def _run(
             steps,
             folder,
             models=models,
+            looks=LOOKS,
             quick=quick,
             fresh=not resume,
             progress=shown.progress,

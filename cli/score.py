@@ -7,7 +7,6 @@ from .followed import Followed
 from .opening import Opening
 from .output import Output
 from .ranges import numbers
-from .terminal import say
 from .texts import Reading, text_options
 
 
@@ -68,9 +67,4 @@ def command(
             progress=bar,
             **reading.taking(corpus),
         )
-    output.one(result)
-    if plot:
-        from embspace.show.plots.maps import plot_scores
-
-        plot_scores(result, plot)
-        say(f"wrote {plot}")
+    output.one(result, plot)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 def tell_spellings(space: "VocabularySpace", word: str, say: Callable[[str], None]) -> None:
     """Say which spellings of a word are several tokens and therefore left out."""
-    from embspace.show.view import clipped
+    from embspace.show.wording import clipped
 
     lookups = space.find(word)
     if any(lookup.single for lookup in lookups):

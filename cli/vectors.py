@@ -54,9 +54,7 @@ def command(
     if index is not None:
         output.one(group[index].top_tokens(top or TABLE, filters=filters))
         return
-    from embspace.show.headings import heading_of_vectors
-    from embspace.show.lines import VectorLine
-    from embspace.show.noise import noise_of_vectors
+    from embspace.show.topics.surveys import VectorLine, heading_of_vectors, noise_of_vectors
 
     found = group.top_tokens(top or LINE, filters=filters)
     line = partial(VectorLine, noise=noise_of_vectors(model.vocabulary, filters))

@@ -3,9 +3,8 @@
 from html import escape
 from typing import Any
 
-from .heat import SHADES, level, scale, shade_of
-from .view import Column, HeatMap, TokenGrid, View
-from .views import sheet
+from .heat_maps import SHADES, shade_of
+from .report import Column, HeatMap, Table, TokenGrid, report
 
 CSS = """
 .embspace { font-size: 13px; margin: 0 0 1em; color: inherit; }
@@ -46,9 +45,9 @@ def as_html(result: Any) -> str:
 
 def fragment(result: Any) -> str:
     """The same without the style, for a page that brings it once."""
-    page = sheet(result)
+    page = report(result)
     about = f'<div class="about">{escape(page.about)}</div>' if page.about else ""
-    tables = "".join(_table(view) for view in page.views)
+    tables = "".join(_table(table) for table in page.tables)
     notes = "".join(f'<div class="note">{escape(note)}</div>' for note in page.notes)
     maps = "".join(f"<div>{''.join(map(_map, family))}</div>" for family in page.maps)
     maps += "".join(grid_table(grid) for grid in page.grids)
@@ -57,16 +56,19 @@ def fragment(result: Any) -> str:
     return f"{title}{about}{tables}{maps}{notes}"
 
 
-def _table(view: View) -> str:
-    caption = f"<caption>{escape(view.title)}</caption>" if view.title else ""
-    head = "".join(f'<th class="{c.kind}">{escape(c.header)}</th>' for c in view.columns)
-    body = "".join(_row(view, n, row) for n, row in enumerate(view.cells()))
-    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+def _table(table: Table) -> str:
+    caption = f"<caption>{escape(table.title)}</caption>" if table.title else ""
+    head = "".join(f'<th class="{c.kind}">{escape(c.header)}</th>' for c in table.columns)
+    body = "".join(_row(table, n, row) for n, row in enumerate(table.cells))
+    return (
+        f'<div class="scroll"><table>{caption}<thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
 
 
 def _map(heat: HeatMap) -> str:
     """A heat map as a table: each number over its shade, marked ones framed."""
-    caption = f"<caption>{escape(heat.title)}<br>{escape(scale(heat))}</caption>"
+    caption = f"<caption>{escape(heat.title)}<br>{escape(heat.scale())}</caption>"
     head = "".join(f"<th>{n}</th>" for n in range(len(heat.values[0])))
     corner = f"<th>{escape(heat.rows)} ↓ {escape(heat.columns)} →</th>"
     body = "".join(
@@ -113,14 +115,14 @@ def _shade(heat: HeatMap, row: int, column: int) -> str:
     value = heat.values[row][column]
     if value is None:
         return "<td></td>"
-    paper, ink = SHADES[level(heat, heat.shade(row, column) or 0.0)]
+    paper, ink = SHADES[heat.level(heat.shade(row, column) or 0.0)]
     mark = ' class="marked"' if (row, column) in heat.marked else ""
     return f'<td{mark} style="background:{paper};color:{ink}">{value:.3g}</td>'
 
 
-def _row(view: View, n: int, row: tuple[str, ...]) -> str:
-    gap = ' class="gap"' if n in view.breaks else ""
-    cells = "".join(_cell(c, text) for c, text in zip(view.columns, row, strict=True))
+def _row(table: Table, n: int, row: tuple[str, ...]) -> str:
+    gap = ' class="gap"' if n in table.breaks else ""
+    cells = "".join(_cell(c, text) for c, text in zip(table.columns, row, strict=True))
     return f"<tr{gap}>{cells}</tr>"
 
 

@@ -4,7 +4,7 @@ import unicodedata
 
 from rich.text import Text
 
-from .view import WIDEST, clipped
+from .wording import WIDEST, clipped
 
 STYLES = {
     "asks": "green",

@@ -165,7 +165,7 @@ def _prepare() -> None:
     """Import what the work needs, so that little of its time is spent on that."""
     for name in (
         *("embspace_cli.group", "embspace.maps.lens", "embspace.read.reader"),
-        *("embspace.show.reproducing", "embspace.evidence.embedding_steps"),
+        *("embspace.evidence.reproduction", "embspace.evidence.embedding_steps"),
     ):
         import_module(name)
     for name in ("GPT2LMHeadModel", "AutoModelForCausalLM", "AutoTokenizer", "TokenizersBackend"):

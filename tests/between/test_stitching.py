@@ -223,9 +223,9 @@ def test_a_fine_tuned_a_is_named_as_one(tuned, reviews):
 
 
 def test_a_figure_is_drawn(tiny_gpt2, tuned, reviews, tmp_path):
-    from embspace.show.plots.stitching import plot_stitching
+    from embspace.show import plot
 
     a, b = embspace.load(tiny_gpt2), embspace.load(tuned)
     found = embspace.stitch(a, b, reviews.test, transplant=[2], controls=False)
-    plot_stitching(found, tmp_path / "x.svg")
+    plot(found, tmp_path / "x.svg")
     assert "blocks kept" in (tmp_path / "x.svg").read_text(encoding="utf8")

@@ -13,7 +13,7 @@ from embspace.cache import replacing, replacing_folder, require_file, write_atom
 from embspace.errors import EmbspaceError
 from embspace.maps.checkpointing import save_state
 from embspace.maps.maps import Maps
-from embspace.show.plots.figures import drawn, require_plot
+from embspace.show.figures import drawn, require_plot
 
 
 @pytest.fixture(params=["pipe.svg", "socket.svg", "folder.svg"])

@@ -17,7 +17,8 @@ from rich.console import Console
 import embspace
 from embspace import evidence
 from embspace.results import ListResult, Result
-from embspace.show.views import SHEETS, sheet
+from embspace.show import LOOKS
+from embspace.show.report import TOPICS, report
 from embspace.text.corpus import Corpus
 
 WIDTHS = (40, 80, 200)
@@ -42,11 +43,12 @@ def every_result() -> Iterator[type[Result]]:
 
 def reproduction(model: Any, folder: Path) -> Result:
     from embspace.evidence.embedding_steps import Cast, embedding_steps
-    from embspace.show.reproducing import reproduce
+    from embspace.evidence.reproduction import reproduce
 
     pytest.importorskip("matplotlib")
     steps = embedding_steps(Cast(model, None), quick=True)
-    return reproduce("embedding", steps, folder / "out", models={"model": model}, quick=True)
+    how = {"models": {"model": model}, "looks": LOOKS, "quick": True}
+    return reproduce("embedding", steps, folder / "out", **how)
 
 
 def kept_maps(model: Any) -> Result:
@@ -187,12 +189,10 @@ def test_it_has_tables_of_its_own(built, name):
     assert type(result).__name__ == name
     if name in MANY:
         return
-    found = sheet(result)
-    assert sheet.dispatch(type(result)) is not sheet.dispatch(object), f"{name} has no sheet"
+    found = report(result)
+    assert report.dispatch(type(result)) is not report.dispatch(object), f"{name} has no report"
     assert found.title != name
-    assert name in SHEETS or type(result).__module__.startswith(
-        ("embspace.read", "embspace.evidence")
-    )
+    assert sum(name in results for results in TOPICS.values()) == 1
 
 
 @pytest.mark.parametrize("name", BUILT)

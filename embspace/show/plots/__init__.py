@@ -1,1 +1,0 @@
-"""Results as figures, one file a kind of result. Needs matplotlib: the extra `plot`."""
