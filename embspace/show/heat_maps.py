@@ -24,7 +24,9 @@ def shade_of(p: float) -> tuple[str, str]:
     return SHADES[min(9, int(10 * p))]
 
 
-def drawn(families: Sequence[Sequence[HeatMap]], room: int, encoding: str) -> list[list[Text]]:
+def heat_blocks(
+    families: Sequence[Sequence[HeatMap]], room: int, encoding: str
+) -> list[list[Text]]:
     """Every map as a block of lines of at most so many cells."""
     return [
         [Text("\n").join(lines) for lines in _family(family, room, encoding)] for family in families

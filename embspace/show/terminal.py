@@ -11,10 +11,11 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from . import heat_maps, token_grids
+from .heat_maps import heat_blocks
 from .long_tables import GAP, MANY_ROWS, long_table
 from .report import Column, Report, Table, report
 from .style import ISOLATE, POP, STYLES, label_text, words
+from .token_grids import grid_blocks
 from .wording import WIDEST, joined
 
 LEAST = 12  # cells a column of tokens should have before optional columns are given up
@@ -84,9 +85,9 @@ class TerminalReport:
         room = min(options.max_width, WIDEST_ROW)
         if mine.maps:
             yield Text()
-            yield from _flowing(heat_maps.drawn(mine.maps, room, encoding), room)
+            yield from _flowing(heat_blocks(mine.maps, room, encoding), room)
         plain = console.color_system is None
-        yield from _flowing([token_grids.drawn(mine.grids, room, encoding, plain=plain)], room)
+        yield from _flowing([grid_blocks(mine.grids, room, encoding, plain=plain)], room)
         if mine.notes:
             yield Text()
         yield from (words(note, "dim", encoding) for note in mine.notes)

@@ -14,7 +14,7 @@ BARS = " ▁▂▃▄▅▆▇█"  # a probability without colours, eighths
 DIGITS = "0123456789"  # the same where the terminal cannot show bars
 
 
-def drawn(grids: Sequence[TokenGrid], room: int, encoding: str, *, plain: bool) -> list[Text]:
+def grid_blocks(grids: Sequence[TokenGrid], room: int, encoding: str, *, plain: bool) -> list[Text]:
     """Every grid as a block of lines of at most so many cells; plain: without colours."""
     return [Text("\n").join(_lines(grid, room, encoding, plain)) for grid in grids]
 
