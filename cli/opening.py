@@ -6,6 +6,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import click
+
 from embspace.errors import CannotRunError, CertificateError, ModelError, ResourceError
 from embspace.weights.aliases import ALIASES, bundled
 from embspace.weights.json_files import path_of
@@ -34,6 +36,10 @@ class Opening:
     device: str
     trust_remote_code: bool
     no_check: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.model.strip():
+            raise click.UsageError("MODEL is empty: give a name or a folder, or leave it out.")
 
     def open(
         self, needs: "Callable[[ReadableModel], Needs] | None" = None, way_out: str = ""

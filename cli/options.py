@@ -7,12 +7,11 @@ from typing import Any
 
 import click
 
-from embspace.cache import require_file
 from embspace.weights.aliases import DEFAULT_SAMPLE
 
 from . import completion
 from .opening import Opening
-from .output import STDOUT, Output
+from .output import Output
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 DEBUG = {"on": False}  # whether this run shows tracebacks
@@ -57,18 +56,18 @@ def command(name: str, short_help: str) -> Callable[[Command], Any]:
     return lambda function: debug_option(make(function))
 
 
-def gather(make: Callable[..., dict[str, Any]], *options: Command) -> Callable[[Command], Command]:
-    """A decorator that adds options to a command, which gets what `make` returns in their place.
+def gather(name: str, make: Callable[..., Any], *options: Command) -> Callable[[Command], Command]:
+    """A decorator that adds options to a command, which gets one argument `name` in their place.
 
-    `make` takes the options by name and returns the command's arguments by name.
+    `make` takes the options by name, as its parameters say, and returns that argument.
     """
     taken = inspect.signature(make).parameters
 
     def add(command: Command) -> Command:
         @functools.wraps(command)
         def gathering(**values: Any) -> Any:
-            mine = {name: values.pop(name) for name in taken if name in values}
-            return command(**make(**mine), **values)
+            mine = {one: values.pop(one) for one in taken if one in values}
+            return command(**{name: make(**mine)}, **values)
 
         for option in reversed(options):
             gathering = option(gathering)
@@ -103,24 +102,11 @@ def _revision(side: str = "") -> Command:
     return click.option(name, metavar="REV", help=what)
 
 
-def _opening(
-    model: str,
-    revision: str | None,
-    dtype: str,
-    device: str,
-    trust_remote_code: bool,
-    no_check: bool = False,
-) -> dict[str, Any]:
-    if not model.strip():
-        raise click.UsageError("MODEL is empty: give a name or a folder, or leave it out.")
-    return {"opening": Opening(model, revision, dtype, device, trust_remote_code, no_check)}
-
-
 # How MODEL is opened; the command gets `opening` in place of these and of the model. The second
 # is for a command that does not prove the reading first.
 _UNPROVED = (_DEVICE, _DTYPE, _revision(), _TRUST)
-opening_options = gather(_opening, *_UNPROVED, _NO_CHECK)
-unproved_options = gather(_opening, *_UNPROVED)
+opening_options = gather("opening", Opening, *_UNPROVED, _NO_CHECK)
+unproved_options = gather("opening", Opening, *_UNPROVED)
 
 
 def pair_options(one: str, other: str) -> Callable[[Command], Command]:
@@ -135,19 +121,19 @@ def pair_options(one: str, other: str) -> Callable[[Command], Command]:
         device: str,
         trust_remote_code: bool,
         no_check: bool,
-    ) -> dict[str, Any]:
+    ) -> tuple[Opening, Opening]:
         if a is None and b is None:
             a, b = one, other
         if not (a and a.strip() and b and b.strip()):
             raise click.UsageError(f"give two models, or none for {one} and {other}.")
         how = (dtype, device, trust_remote_code, no_check)
-        return {"openings": (Opening(a, revision_a, *how), Opening(b, revision_b, *how))}
+        return Opening(a, revision_a, *how), Opening(b, revision_b, *how)
 
     models = (
         click.argument(name, required=False, shell_complete=completion.models) for name in "ab"
     )
     how = (_DEVICE, _DTYPE, _TRUST, _NO_CHECK, _revision("a"), _revision("b"))
-    return gather(openings, *models, *how)
+    return gather("openings", openings, *models, *how)
 
 
 def data_options(command: Command) -> Command:
@@ -170,19 +156,10 @@ def data_options(command: Command) -> Command:
     return command
 
 
-def _output(as_json: bool, csv: str | None) -> dict[str, Any]:
-    if csv is not None and not csv.strip():
-        raise click.UsageError("--csv is empty: give a file, or - for stdout.")
-    if as_json and csv:
-        raise click.UsageError("give --json or --csv, not both.")
-    if csv is not None and csv != STDOUT:
-        require_file(csv)  # before the work, not after
-    return {"output": Output(as_json, csv)}
-
-
 # --json and --csv; the command gets `output` in their place.
 output_options = gather(
-    _output,
+    "output",
+    Output,
     click.option("--json", "as_json", is_flag=True, help="Print JSON: the result's to_dict()."),
     click.option("--csv", metavar="FILE", help="Write CSV to FILE; - is stdout."),
 )

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from embspace.cache import require_file
+
 from .terminal import bar_console, console, say, show
 
 if TYPE_CHECKING:
@@ -24,6 +26,14 @@ class Output:
     as_json: bool
     csv: str | None
 
+    def __post_init__(self) -> None:
+        if self.csv is not None and not self.csv.strip():
+            raise click.UsageError("--csv is empty: give a file, or - for stdout.")
+        if self.as_json and self.csv:
+            raise click.UsageError("give --json or --csv, not both.")
+        if self.csv is not None and self.csv != STDOUT:
+            require_file(self.csv)  # before the work, not after
+
     @property
     def for_people(self) -> bool:
         """Whether results are shown rather than exported."""
@@ -37,6 +47,10 @@ class Output:
             self._csv([result])
         else:
             show(result)
+        self.draw(result, plot)
+
+    def draw(self, result: "Result", plot: str | None) -> None:
+        """The figure of a result, where a file is given for it."""
         if plot is not None:
             from embspace.show import plot as draw
 
