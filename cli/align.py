@@ -36,12 +36,7 @@ def groups_named(
 @o.norm_option
 @click.option("--states", is_flag=True, help="Compare states on the same words instead.")
 @click.option("--text", metavar="FILE", help="With --states: sentences, one a line; or a table.")
-@click.option(
-    "--words",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="With --states: take about so many words.  [default: 3000]",
-)
+@o.count("--words", help="With --states: take about so many words.  [default: 3000]")
 @o.plot_option
 @o.seed_option
 @o.output_options

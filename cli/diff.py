@@ -12,39 +12,12 @@ from .output import Output
 @o.command("diff", "What fine-tuning changed.")
 @click.option("--groups", callback=groups_named, metavar="K,V,…", help=f"Only these: {GROUPS}.")
 @click.option("--words", metavar="FILE", help="The task's words, one a line.  [default: sentiment]")
-@click.option(
-    "--show",
-    "--rows",
-    "rows",
-    type=click.IntRange(min=1),
-    default=3,
-    show_default=True,
-    metavar="N",
-    help="Rows shown of each layer.",
-)
-@click.option(
-    "-k", "--top", "k", type=click.IntRange(min=1), default=8, show_default=True, help="Tokens."
-)
-@click.option(
-    "--scored",
-    type=click.IntRange(min=1),
-    default=20,
-    show_default=True,
-    help="Most moved rows of each layer that are scored.",
-)
-@click.option(
-    "--ends",
-    type=click.IntRange(min=1),
-    default=50,
-    show_default=True,
-    help="Tokens at either end of a row that count for its score.",
-)
-@click.option(
-    "--turns",
-    type=click.IntRange(min=0),
-    default=99,
-    show_default=True,
-    help="Random turns that scores are compared with; 0 for none.",
+@o.count("--show", "--rows", "rows", default=3, help="Rows shown of each layer.")
+@o.count("-k", "--top", "k", default=8, help="Tokens.")
+@o.count("--scored", default=20, help="Most moved rows of each layer that are scored.")
+@o.count("--ends", default=50, help="Tokens at either end of a row that count for its score.")
+@o.count(
+    "--turns", default=99, least=0, help="Random turns that scores are compared with; 0 for none."
 )
 @o.plot_option
 @o.seed_option

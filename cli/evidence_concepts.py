@@ -24,14 +24,7 @@ if TYPE_CHECKING:
 @click.option("--heads", is_flag=True, help="Columns of W_Q, W_K, W_V and rows of W_O as well.")
 @click.option("--centred", is_flag=True, help="Without what all tokens have in common.")
 @o.top_option("10 of each part")
-@click.option(
-    "--draws",
-    type=click.IntRange(min=20),
-    default=1000,
-    show_default=True,
-    metavar="N",
-    help="Random topics to compare with.",
-)
+@o.count("--draws", default=1000, least=20, help="Random topics to compare with.")
 @o.filter_option
 @o.norm_option
 @o.seed_option

@@ -18,20 +18,16 @@ if TYPE_CHECKING:
 @o.command("pairs", "Matching against shuffled pairs.")
 @o.model_argument
 @o.layer_option
-@click.option(
+@o.count(
     "--draw",
     "--pairs",
     "pairs",
-    type=click.IntRange(min=2),
     default=1000,
-    show_default=True,
-    metavar="N",
+    least=2,
     help="Pairs of each kind a layer, drawn at random.",
 )
 @click.option("--all", "every", is_flag=True, help="All pairs, as in the paper.")
-@click.option(
-    "-k", "--top", type=click.IntRange(min=1), default=100, show_default=True, help="k of Sim_k."
-)
+@o.count("-k", "--top", default=100, help="k of Sim_k.")
 @o.norm_option
 @o.seed_option
 @o.plot_option

@@ -19,44 +19,26 @@ if TYPE_CHECKING:
 @o.model_argument
 @o.data_options
 @click.option("--out", required=True, metavar="FOLDER", help="Where the classifier goes.")
-@click.option(
-    "--blocks", type=click.IntRange(min=0), default=3, show_default=True, help="Last ones, trained."
-)
-@click.option("--epochs", type=click.IntRange(min=1), default=3, show_default=True, help="At most.")
-@click.option(
-    "--patience",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Epochs without a better validation accuracy before it stops.",
+@o.count("--blocks", default=3, least=0, help="Last ones, trained.")
+@o.count("--epochs", default=3, help="At most.")
+@o.count(
+    "--patience", default=1, help="Epochs without a better validation accuracy before it stops."
 )
 @click.option("--rate", type=float, help="Of learning.  [default: 1e-5; 5e-4 below width 512]")
-@click.option(
-    "--batch", type=click.IntRange(min=1), default=16, show_default=True, help="Texts a step."
-)
-@click.option(
+@o.count("--batch", default=16, help="Texts a step.")
+@o.count(
     "--texts",
     "n_train",
-    type=click.IntRange(min=4),
     default=3000,
-    show_default=True,
+    least=4,
     help="Texts to train on; a tenth of them chooses the epoch.",
 )
-@click.option(
-    "--test-texts",
-    "n_test",
-    type=click.IntRange(min=1),
-    default=1000,
-    show_default=True,
-    help="Texts to score on.",
-)
-@click.option(
+@o.count("--test-texts", "n_test", default=1000, help="Texts to score on.")
+@o.choice(
     "--text-end",
     "--keep",
     "keep",
-    type=click.Choice(["start", "end"]),
-    default="start",
-    show_default=True,
+    values=["start", "end"],
     help="Which end of too long a text is read.",
 )
 @click.option("--resume", is_flag=True, help="Go on after an interruption, to the same result.")

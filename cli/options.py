@@ -76,6 +76,24 @@ def gather(name: str, make: Callable[..., Any], *options: Command) -> Callable[[
     return add
 
 
+def count(
+    *names: str, help: str, default: int | None = None, least: int = 1, metavar: str = "N"
+) -> Command:
+    """An option that takes a whole number, from `least` on."""
+    kind, shown = click.IntRange(min=least), default is not None
+    return click.option(
+        *names, type=kind, default=default, show_default=shown, metavar=metavar, help=help
+    )
+
+
+def choice(*names: str, values: list[str], help: str, default: str | None = None) -> Command:
+    """An option that takes one of a few words, by default the first."""
+    kind = click.Choice(values)
+    return click.option(
+        *names, type=kind, default=default or values[0], show_default=True, help=help
+    )
+
+
 def model_argument(command: Command) -> Command:
     """MODEL, by default the bundled sample."""
     argument = click.argument("model", default=DEFAULT_SAMPLE, shell_complete=completion.models)
@@ -85,12 +103,8 @@ def model_argument(command: Command) -> Command:
 _DEVICE = click.option(
     "--device", default="cpu", show_default=True, metavar="D", help="cpu, cuda or cuda:N."
 )
-_DTYPE = click.option(
-    "--dtype",
-    type=click.Choice(["float32", "float64"]),
-    default="float32",
-    show_default=True,
-    help="Of the arithmetic, whatever the file stores.",
+_DTYPE = choice(
+    "--dtype", values=["float32", "float64"], help="Of the arithmetic, whatever the file stores."
 )
 _TRUST = click.option("--trust-remote-code", is_flag=True, help="Let the model's own code run.")
 _NO_CHECK = click.option("--no-check", is_flag=True, help="Skip the proof at a model's first use.")
@@ -149,7 +163,7 @@ def data_options(command: Command) -> Command:
         ),
         click.option("--text-column", metavar="NAME", help="Of a table.  [default: text …]"),
         click.option("--label-column", metavar="NAME", help="Of a table.  [default: label …]"),
-        click.option("--max-tokens", type=click.IntRange(min=1), help="Longer texts are cut."),
+        count("--max-tokens", help="Longer texts are cut."),
     )
     for option in reversed(options):
         command = option(command)
@@ -167,12 +181,8 @@ output_options = gather(
 
 def top_option(defaults: str) -> Callable[[Command], Command]:
     """-k, which says how many a command shows without it."""
-    return click.option(
-        "-k",
-        "--top",
-        type=click.IntRange(min=1),
-        metavar="K",
-        help=f"How many of the strongest.  [default: {defaults}]",
+    return count(
+        "-k", "--top", metavar="K", help=f"How many of the strongest.  [default: {defaults}]"
     )
 
 
@@ -191,25 +201,20 @@ filter_option = click.option(
     "or re:PATTERN. "
     "Repeat to combine.",
 )
-circuit_option = click.option(
+circuit_option = choice(
     "--circuit",
-    type=click.Choice(["vo", "qk", "both"]),
+    values=["vo", "qk", "both"],
     default="both",
-    show_default=True,
     help="vo: attended to → promoted; qk: asks → attended to.",
 )
-inverse_option = click.option(
+inverse_option = choice(
     "--inverse",
-    type=click.Choice(["transpose", "pinv"]),
-    default="transpose",
-    show_default=True,
+    values=["transpose", "pinv"],
     help="How E is inverted on the sides that read: E^T, or the pseudo-inverse.",
 )
-norm_option = click.option(
+norm_option = choice(
     "--norm",
-    type=click.Choice(["raw", "folded"]),
-    default="raw",
-    show_default=True,
+    values=["raw", "folded"],
     help="raw: weights as stored; folded: gains of the norms multiplied in.",
 )
 
@@ -229,9 +234,7 @@ plot_option = click.option(
     callback=_drawable,
     help="Draw a figure too: .svg, .pdf or .png (needs embspace[plot]).",
 )
-seed_option = click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of what is drawn."
-)
+seed_option = count("--seed", default=0, least=0, help="Of what is drawn.")
 
 
 def debug_option(command: Command) -> Command:

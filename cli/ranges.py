@@ -1,6 +1,7 @@
 """Numbers as every command takes them: `0-5,8`, both ends of a range included."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -63,3 +64,8 @@ def numbers_or(*words: str) -> Any:
             ) from error
 
     return read
+
+
+def range_option(*names: str, help: str, multiple: bool = False) -> Callable[..., Any]:
+    """An option of numbers and ranges."""
+    return click.option(*names, callback=numbers, multiple=multiple, metavar="0-5,8", help=help)

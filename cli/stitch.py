@@ -8,7 +8,7 @@ from . import options as o
 from .followed import watched
 from .opening import Opening
 from .output import Output
-from .ranges import numbers
+from .ranges import range_option
 
 if TYPE_CHECKING:
     from embspace.between.stitch_kernel import Kind
@@ -16,29 +16,19 @@ if TYPE_CHECKING:
 
 @o.command("stitch", "Join two models, untrained.")
 @o.data_options
-@click.option(
-    "--keep", callback=numbers, metavar="0-5,8", help="Blocks of A kept.  [default: 0 to all]"
-)
-@click.option(
-    "--transplant",
-    callback=numbers,
-    metavar="1-3",
-    help="Last blocks of B.  [default: 1 to those trained]",
-)
-@click.option(
+@range_option("--keep", help="Blocks of A kept.  [default: 0 to all]")
+@range_option("--transplant", help="Last blocks of B.  [default: 1 to those trained]")
+@o.choice(
     "--kernel",
     "kind",
-    type=click.Choice(["pinv", "transpose"]),
-    default="pinv",
-    show_default=True,
+    values=["pinv", "transpose"],
     help="pinv: E_A E_B⁺; transpose: E_A E_Bᵀ, scaled.",
 )
-@click.option(
+@o.count(
     "--texts",
     "n_test",
-    type=click.IntRange(min=4),
     default=400,
-    show_default=True,
+    least=4,
     help="Held-out texts: half choose the best cut, half score it.",
 )
 @click.option("--controls/--no-controls", default=True, help="Also with random kernels.")
