@@ -74,7 +74,7 @@ def test_wrong_usage_leaves_with_2(run, arguments, words):
         (("--groups", "K"), "two sets"),
         (("--groups", "W_X"), "unknown group"),
         (("--filter", "re:nothing-of-the-kind"), "no token"),
-        (("--plot", "x.txt"), "end it in .png"),
+        (("--plot", "x.txt"), "end its name in .png"),
         (("--norm", "folded", "--device", "tpu"), "not a device"),
     ],
     ids=str,
