@@ -92,7 +92,8 @@ class Checker:
         """Our queries and keys of a block, computed once for both checks that need them."""
         if self._turned is None or self._turned[0] is not record:
             x = _attention_input(record)
-            q, k = (replay.turned(self.model, record.layer, w, x) for w in ("q", "k"))
+            places = record.positions  # PaliGemma counts from 1
+            q, k = (replay.turned(self.model, record.layer, w, x, places) for w in ("q", "k"))
             self._turned = (record, q, k)
         return self._turned[1], self._turned[2]
 

@@ -3,7 +3,7 @@
 from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..weights import scales
@@ -29,13 +29,22 @@ def projected(
 
 
 def turned(
-    model: Model, layer: int, which: Literal["q", "k"], x: Float[Tensor, "B T d"]
+    model: Model,
+    layer: int,
+    which: Literal["q", "k"],
+    x: Float[Tensor, "B T d"],
+    positions: Int[Tensor, "B T"] | None = None,
 ) -> Float[Tensor, "B heads T d_h"]:
-    """Queries or keys as they meet: normed where the block norms them, turned where it turns."""
+    """Queries or keys as they meet: normed where the block norms them, turned where it turns.
+
+    positions: of the tokens; 0, 1, 2 … unless given.
+    """
     heads = norm_heads(model, layer, which, projected(model, layer, which, x)).transpose(1, 2)
     if model.family.positions != "rotary":
         return heads
-    return rotate(heads, model, layer, torch.arange(heads.shape[2], device=x.device))
+    if positions is None or positions.ndim != 2:
+        positions = torch.arange(heads.shape[2], device=x.device)[None]
+    return rotate(heads, model, layer, positions[:, None])
 
 
 def to_query_heads(model: Model, layer: int, x: Float[Tensor, "B G T d_h"]) -> Tensor:

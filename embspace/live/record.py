@@ -61,6 +61,7 @@ class BlockRecord:
     state_out: Tensor = field(default_factory=lambda: torch.empty(0))
     calls: dict[str, Call] = field(default_factory=dict)
     attended: Attended | None = None
+    positions: Tensor | None = None  # (B or 1, T) of its tokens, where the block is given them
 
     def call(self, role: str) -> Call | None:
         """The call of a part: attn_norm, ff_norm, q, k, v, qkv, o, gate, up, gate_up, down …"""
@@ -125,7 +126,7 @@ class Tape:
 
     def _start(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         state = args[0] if args else kwargs["hidden_states"]
-        self.record = BlockRecord(self._n_run, state.clone())
+        self.record = BlockRecord(self._n_run, state.clone(), positions=kwargs.get("position_ids"))
 
     def _finish(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         record = self.record

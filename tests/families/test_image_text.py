@@ -49,6 +49,14 @@ MODELS: dict[str, Callable[[], Any]] = {
     "LLaVA-NeXT leaves out Granite's": _with_vision("LlavaNext", hf.GraniteConfig(**GRANITE)),
     "Cohere 2 Vision": _with_vision("Cohere2Vision", hf.Cohere2Config(**COHERE)),
     "Gemma 3 leaves out the cap": lambda: gemma3_with_vision(final_logit_softcapping=3.0),
+    "PaliGemma counts positions from 1": lambda: hf.PaliGemmaForConditionalGeneration(
+        hf.PaliGemmaConfig(
+            text_config=hf.GemmaConfig(**OWN_HEAD, pad_token_id=0),
+            vision_config=hf.SiglipVisionConfig(**VISION),
+            projection_dim=48,
+            image_token_index=300,
+        )
+    ),
     "LLaVA on Llama": _with_vision("Llava", hf.LlamaConfig(**GROUPED)),
 }
 
