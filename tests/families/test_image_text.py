@@ -49,14 +49,6 @@ MODELS: dict[str, Callable[[], Any]] = {
     "LLaVA-NeXT leaves out Granite's": _with_vision("LlavaNext", hf.GraniteConfig(**GRANITE)),
     "Cohere 2 Vision": _with_vision("Cohere2Vision", hf.Cohere2Config(**COHERE)),
     "Gemma 3 leaves out the cap": lambda: gemma3_with_vision(final_logit_softcapping=3.0),
-    "PaliGemma counts positions from 1": lambda: hf.PaliGemmaForConditionalGeneration(
-        hf.PaliGemmaConfig(
-            text_config=hf.GemmaConfig(**OWN_HEAD, pad_token_id=0),
-            vision_config=hf.SiglipVisionConfig(**VISION),
-            projection_dim=48,
-            image_token_index=300,
-        )
-    ),
     "LLaVA on Llama": _with_vision("Llava", hf.LlamaConfig(**GROUPED)),
 }
 
@@ -99,3 +91,22 @@ def test_a_known_models_head_without_a_class_to_prove_it_fails_the_certificate(s
     monkeypatch.setattr("embspace.live.running.HEADED", {True: (), False: ()})
     (failure,) = certify(load(saved("llama"))).failures
     assert failure.what == checks.LOGITS and "no class with a prediction head" in failure.note
+
+
+def test_paligemma_is_read_whose_positions_start_at_one_and_whose_prompt_sees_both_ways(tmp_path):
+    torch.manual_seed(0)
+    config = hf.PaliGemmaConfig(
+        text_config=hf.GemmaConfig(**OWN_HEAD, pad_token_id=0),
+        vision_config=hf.SiglipVisionConfig(**VISION),
+        projection_dim=48,
+        image_token_index=300,
+    )
+    randomised(hf.PaliGemmaForConditionalGeneration(config)).save_pretrained(tmp_path)
+    model = load(tmp_path)
+    assert certify(model).passed and model.family.both_ways
+    # the fast attention of transformers looks one way only, where no mask is made
+    ids = torch.arange(12).reshape(2, 6) + 20
+    for fast, plain in zip(
+        states(run(model, attention="fast"), ids), states(run(model), ids), strict=True
+    ):
+        assert torch.equal(fast, plain)
