@@ -150,12 +150,21 @@ def pair_options(one: str, other: str) -> Callable[[Command], Command]:
     return gather("openings", openings, *models, *how)
 
 
+def _labelled(ctx: click.Context, parameter: click.Parameter, data: str) -> str:
+    """Refuse texts that are not there before a model is opened."""
+    from embspace.text.labelled import require_labelled
+
+    require_labelled(data)
+    return data
+
+
 def data_options(command: Command) -> Command:
     """--data, the columns of a table, and --max-tokens: labelled texts."""
     options = (
         click.option(
             "--data",
             required=True,
+            callback=_labelled,
             metavar="WHERE",
             help="sample (our own film reviews), imdb (from the Hub), a folder with train and test "
             "of one folder of .txt files a label (pos, neg), or a .jsonl, .csv, .tsv, .parquet "

@@ -131,6 +131,20 @@ def read_test(source: str | Path, *, n_test: int = N_TEST, **options: Any) -> La
     return read_split(source, n_test=n_test, **options).test
 
 
+def require_labelled(source: str | Path) -> None:
+    """Raise TextError where `read_split` would find nothing; to be called before long work."""
+    path = path_of(str(source))
+    if (
+        source not in (SAMPLE, IMDB)
+        and not path.is_dir()
+        and not (is_table(path) and path.is_file())
+    ):
+        raise TextError(
+            f"there are no labelled texts {str(source)!r}: give {SAMPLE}, {IMDB}, a folder with "
+            f"train and test, or a {', '.join(TABLES)} file."
+        )
+
+
 def _sides(
     source: str, wanted: dict[str, int], text: str | None, label: str | None, seed: int
 ) -> dict[str, list[Row]]:
@@ -139,15 +153,11 @@ def _sides(
         return {side: _written(side, n, seed) for side, n in wanted.items()}
     if source == IMDB:
         return {side: _from_hub(side) for side in wanted}
+    require_labelled(source)
     path = path_of(source)
     if path.is_dir():
         return {side: _from_folder(path, side) for side in wanted}
-    if is_table(path) and path.is_file():
-        return _parted(list(_from_table(path, text, label)), seed)
-    raise TextError(
-        f"there are no labelled texts {source!r}: give {SAMPLE}, {IMDB}, a folder with train and "
-        f"test, or a {', '.join(TABLES)} file."
-    )
+    return _parted(list(_from_table(path, text, label)), seed)
 
 
 def _written(side: str, n: int, seed: int) -> list[Row]:

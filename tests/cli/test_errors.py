@@ -158,6 +158,28 @@ def test_what_does_not_exist_is_refused_before_the_proof(run, tiny_gpt2, monkeyp
         fails(run(command, tiny_gpt2, *rest))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("align", "--words", 3), "--states"),
+        (("align", "--states", "--text", "nowhere.txt"), "nowhere.txt"),
+        (("diff", "sample-gpt2"), "two models"),
+        (("finetune", "--data", "nowhere", "--out", "x"), "no labelled texts"),
+        (("finetune", "--data", "sample", "--out", "a/b"), "no folder"),
+        (("stitch", "--data", "nowhere"), "no labelled texts"),
+        (("evidence", "pairs", "--plot", "x.gif"), "x.gif"),
+        (("reproduce", "embedding", "--weights-only", "--text", "a"), "--weights-only"),
+    ],
+    ids=str,
+)
+def test_what_the_arguments_decide_is_refused_before_a_model_is_opened(
+    run, in_folder, monkeypatch, arguments, said
+):
+    monkeypatch.setattr(embspace, "load", lambda *_, **__: pytest.fail("opened"), raising=False)
+    found = run(*arguments)
+    assert found.exit_code in (1, 2) and said in found.stderr and found.stdout == ""
+
+
 def test_one_bad_word_does_not_keep_others_from_being_read(run, tiny_gpt2):
     result = run("token", tiny_gpt2, "#65", "#100000", "#66", "-k", 2)
     assert result.exit_code == 1 and "100000" in result.stderr

@@ -63,6 +63,21 @@ def test_a_pipe_gets_plain_lines_from_the_start_on(capsys, monkeypatch):
     assert capsys.readouterr().err == "" and "\x1b" not in said
 
 
+def test_a_pipe_is_told_now_and_then_what_is_being_opened(run, tiny_gpt2, monkeypatch):
+    import embspace
+
+    monkeypatch.setattr(followed, "EVERY_S", 0.02)
+    load = embspace.load
+
+    def slowly(*model, **how):
+        time.sleep(0.3)
+        return load(*model, **how)
+
+    monkeypatch.setattr(embspace, "load", slowly, raising=False)
+    found = run("heads", tiny_gpt2, "0.0")
+    assert found.exit_code == 0 and f"opening {tiny_gpt2} …" in found.stderr
+
+
 def test_short_work_says_nothing(capsys):
     with Beat(lambda: "never"):
         pass
