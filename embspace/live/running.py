@@ -134,10 +134,8 @@ def _attention(model: Model, chosen: str) -> str | None:
     """transformers' name of an implementation of attention that computes what the model does."""
     if is_alibi_falcon(model):
         return "sdpa"  # its plain code adds the ALiBi bias twice
-    # the fast kernels leave out a soft cap on attention scores, and hide what comes later from
-    # decoders that look both ways (PaliGemma)
-    plain = score_cap(model) is not None or model.family.both_ways
-    return "eager" if plain or chosen != "fast" else None
+    # the fast kernels leave out a soft cap on attention scores
+    return None if chosen == "fast" and score_cap(model) is None else "eager"
 
 
 def located(model: Model, module: Any, n_layers: int) -> Running:
