@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 if TYPE_CHECKING:
+    from . import evidence as evidence
     from .between.alignment import align as align
     from .between.diff import diff as diff
     from .between.finetune import finetune as finetune
     from .between.stitch import stitch as stitch
     from .errors import EmbspaceError as EmbspaceError
-    from .evidence import experiments as evidence
     from .live.certificate import certify as certify
     from .maps.fit import fit as fit
     from .maps.lens import lens as lens
@@ -38,7 +38,7 @@ _WHERE = {
     "alternate": "shorten.alternation",
     "certify": "live.certificate",
     "diff": "between.diff",
-    "evidence": "evidence.experiments",
+    "evidence": "evidence",
     "exits": "shorten.early_exit",
     "finetune": "between.finetune",
     "fit": "maps.fit",

@@ -49,7 +49,9 @@ def fragment(result: Any) -> str:
     about = f'<div class="about">{escape(page.about)}</div>' if page.about else ""
     tables = "".join(_table(table) for table in page.tables)
     notes = "".join(f'<div class="note">{escape(note)}</div>' for note in page.notes)
-    maps = "".join(f"<div>{''.join(map(_map, family))}</div>" for family in page.maps)
+    maps = "".join(
+        f'<div class="scroll">{"".join(map(_map, family))}</div>' for family in page.maps
+    )
     maps += "".join(grid_table(grid) for grid in page.grids)
     title = f'<div class="title">{escape(page.title)}</div>'
     title += f'<div class="lead">{escape(page.lead)}</div>' if page.lead else ""

@@ -195,3 +195,16 @@ def test_a_second_run_into_the_same_folder_is_refused_while_the_first_one_works(
     assert run()[1] == ["inverse"]  # the lock went with the interrupted run
     monkeypatch.setenv("EMBSPACE_CACHE", os.devnull)  # no cache, no lock, no hindrance
     assert run("third")[1] == ["pairs", "inverse"]
+
+
+def test_experiments_stay_callable_whatever_was_imported_first():
+    import subprocess
+    import sys
+
+    code = (
+        "import embspace.evidence.claims, embspace.evidence.inverse, embspace.evidence.trust\n"
+        "import embspace\n"
+        "names = ('concept', 'inverse', 'logits', 'pairs', 'states', 'trust')\n"
+        "assert all(callable(getattr(embspace.evidence, name)) for name in names)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -20,6 +20,7 @@ from embspace.results import ListResult, Result
 from embspace.show import LOOKS
 from embspace.show.report import TOPICS, report
 from embspace.text.corpus import Corpus
+from tests.show.browser import in_browser, needs_browser
 
 WIDTHS = (40, 80, 200)
 TEXT = Corpus(tuple(embspace_data.sentences("reference", 80, 3)), "made up")
@@ -217,3 +218,19 @@ def test_json_and_csv_hold_the_same_rows(built, name):
     assert result.to_json().startswith("{")
     header = result.to_csv().split("\n")[0]
     assert not result.rows() or header.split(",")[0] == next(iter(result.rows()[0]))
+
+
+@needs_browser
+def test_no_fragment_is_wider_than_a_phone(built, tmp_path):
+    """All kinds in one frame: tables scroll in a box of their own."""
+    fragments = {name: built(name)._repr_html_() for name in BUILT}
+    page = "".join(f'<div id="{name}">{html}</div>' for name, html in fragments.items())
+    widths = in_browser(
+        f"<!DOCTYPE html><body>{page}</body>",
+        "return Object.fromEntries([...page.document.body.children].map("
+        "(part) => [part.id, part.scrollWidth]));",
+        tmp_path,
+        width=390,
+    )
+    assert set(widths) == set(BUILT)
+    assert {name: width for name, width in widths.items() if width > 390} == {}

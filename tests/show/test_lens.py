@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 from io import StringIO
 
@@ -13,8 +11,8 @@ from rich.console import Console
 import embspace
 from embspace.show.topics.lens import json_block, lens_page
 from tests.conftest import AWKWARD
+from tests.show.browser import WIDTH, in_browser, needs_browser
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
 WIDTHS = (20, 40, 80, 120, 200)
 
 
@@ -83,24 +81,54 @@ def test_json_in_a_page_has_nothing_that_ends_a_script():
     assert not set("<>&\u2028") & set(text) and json.loads(text) == hard
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
+@needs_browser
 def test_a_browser_shows_the_cells_and_runs_nothing_of_the_tokens(hostile, tmp_path):
-    page = tmp_path / "lens.html"
-    probe = (
-        # dispatched, not focus(): whether a page without a window has the focus depends on its load
-        "<script>document.querySelector('td[data-grid]').dispatchEvent(new Event('focus'));"
-        "document.body.dataset.tip = document.getElementById('tip').textContent;"
-        "document.body.dataset.cells = document.querySelectorAll('td[data-grid]').length;"
-        "</script></body>"
-    )
-    page.write_text(lens_page(hostile).replace("</body>", probe), encoding="utf8")
-    run = subprocess.run(
-        [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", page.as_uri()],
-        capture_output=True, text=True, timeout=120, check=True, env={"HOME": str(tmp_path)},
-    )  # fmt: skip
-    body = dict(next(attrs for tag, attrs in parsed(run.stdout).tags if tag == "body"))
-    assert body["data-tip"].startswith("layer 0, position 0")
-    assert int(body["data-cells"]) == 3 * len(hostile.places)
+    look = """
+        const cells = page.document.querySelectorAll("td[data-grid]");
+        cells[0].dispatchEvent(new page.Event("focus"));
+        return [cells.length, page.document.getElementById("tip").textContent];
+    """
+    n_cells, tip = in_browser(lens_page(hostile), look, tmp_path)
+    assert n_cells == 3 * len(hostile.places)
+    assert tip.startswith("layer 0, position 0")
+
+
+MOVE = """
+    const doc = page.document, tip = doc.getElementById("tip"), seen = [];
+    const press = (key) => doc.activeElement.dispatchEvent(
+        new page.KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+    const note = () => {
+        const cell = doc.activeElement, a = cell.getBoundingClientRect();
+        const b = tip.getBoundingClientRect();
+        seen.push([+cell.dataset.row, +cell.dataset.at, tip.textContent.split("\\n")[0],
+                   b.top < a.bottom && b.bottom > a.top]);
+    };
+    doc.querySelector("td[data-grid]").focus(); note();
+    for (const key of KEYS) { press(key); note(); }
+    return seen;
+"""
+
+
+@needs_browser
+@pytest.mark.parametrize(("width", "height"), [(390, 800), (1200, 800), (390, 340), (1200, 340)])
+def test_arrow_keys_move_from_cell_to_cell_and_the_tip_never_hides_its_cell(
+    plain, tmp_path, width, height
+):
+    right, down = "ArrowRight", "ArrowDown"
+    keys = [right, down, "ArrowLeft", "ArrowUp", "ArrowUp", down, down, down, right]
+    script = MOVE.replace("KEYS", json.dumps(keys))
+    seen = in_browser(lens_page(plain), script, tmp_path, width=width, height=height)
+    places = [(0, 0), (0, 1), (1, 1), (1, 0), (0, 0), (0, 0), (1, 0), (2, 0), (3, 0), (3, 1)]
+    assert [(row, at) for row, at, *_ in seen] == places
+    rows = plain.grids["id"].rows
+    assert [tip for *_, tip, _ in seen] == [f"layer {rows[r]}, position {at}" for r, at in places]
+    assert not any(hidden for *_, hidden in seen)
+
+
+@needs_browser
+def test_the_page_is_no_wider_than_a_phone(plain, hostile, tmp_path):
+    for result in (plain, hostile):
+        assert in_browser(lens_page(result), WIDTH, tmp_path, width=390) <= 390
 
 
 def drawn(result, width, colour=None):
@@ -116,6 +144,12 @@ def test_no_line_is_wider_than_the_terminal(plain, hostile, width):
     for result in (plain, hostile):
         for line in drawn(result, width).splitlines():
             assert cell_len(line) <= width
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_token_and_its_bar_stand_apart_without_colours(plain, width):
+    for line in drawn(plain, width).splitlines():
+        assert not re.search(r"[^\s▁▂▃▄▅▆▇█][▁▂▃▄▅▆▇█]", line)
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -1,7 +1,6 @@
 """The page of a reproduction: whole, fetching nothing, every token text, at any width."""
 
 import re
-import shutil
 import subprocess
 from html.parser import HTMLParser
 
@@ -14,9 +13,9 @@ from embspace.evidence.reproduction import reproduce
 from embspace.evidence.steps import Step
 from embspace.show import LOOKS
 from embspace.show.topics.reproduction import inlined
+from tests.show.browser import CHROMIUM, WIDTH, in_browser, needs_browser
 
 pytest.importorskip("matplotlib")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
 VOID = {"meta", "br"}
 MARKUP = "<script>alert(1)</script>"
 
@@ -119,7 +118,13 @@ def test_two_figures_do_not_share_ids():
     assert "metadata" not in found and "a &amp; b" in found and "max-width:9pt" in found
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
+@needs_browser
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_page_is_wider_than_its_window(html, tmp_path, width):
+    assert in_browser(html[0], WIDTH, tmp_path, width=width) <= width
+
+
+@needs_browser
 @pytest.mark.parametrize("size", ["390,1200", "1280,1200"])
 def test_a_browser_draws_it(html, tmp_path, size):
     picture = tmp_path / "page.png"

@@ -1,7 +1,15 @@
 """Tables fit their terminal, line up, and show every token as it is."""
 
+import contextlib
+import fcntl
 import io
+import os
+import pty
 import re
+import struct
+import subprocess
+import sys
+import termios
 from dataclasses import replace
 
 import pytest
@@ -224,3 +232,32 @@ def test_a_bar_that_finds_no_room_is_left_out_without_a_word():
     table = Table(columns, ((1, "#" * 30), (2, "#" * 60)))
     assert "more column" not in printed(TerminalTable(table), 40)
     assert "#" in printed(TerminalTable(table), 100)
+
+
+PRINT = """
+from embspace.read.vectors import Token, VectorTokens
+print(VectorTokens("value 1", 1.0, 0.5, (Token(3, "ab " * 25, 1.5, ""),), (), {}, {}))
+print(VectorTokens("value 1", 1.0, 0.5, (), (), {"filters": ["text"] * 60}, {}))
+"""
+
+
+def test_print_fills_a_hundred_cells_in_a_pipe():
+    env = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    done = subprocess.run([sys.executable, "-c", PRINT], env=env, capture_output=True, text=True)
+    assert 90 < max(map(cell_len, done.stdout.split("\n"))) <= 100, done.stderr
+
+
+@pytest.mark.parametrize("width", [57, 133])
+def test_print_is_as_wide_as_the_terminal(width):
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+    env = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    with subprocess.Popen([sys.executable, "-c", PRINT], env=env, stdout=theirs) as running:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # the terminal is gone when the process has ended
+            while part := os.read(ours, 65536):
+                shown += part
+    os.close(ours)
+    lines = shown.decode("utf8").replace("\r", "").split("\n")
+    assert running.returncode == 0 and width - 12 < max(map(cell_len, lines)) <= width

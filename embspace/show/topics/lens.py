@@ -36,7 +36,7 @@ h1 { font-size: 1.2em; }
 #tip { position: fixed; display: none; z-index: 2; max-width: 22em; padding: .5em .8em;
   background: Canvas; color: CanvasText; border: 1px solid GrayText; border-radius: 4px;
   font: 12px/1.4 ui-monospace, monospace; white-space: pre;
-  pointer-events: none; overflow: hidden; }
+  pointer-events: none; overflow: hidden; box-sizing: border-box; }
 #tip { left: 0; right: 0; max-width: none; border-radius: 0; }
 .side { display: flex; flex-wrap: wrap; gap: 0 2em; align-items: flex-start; }
 .side .scroll { max-width: 100%; }
@@ -52,9 +52,11 @@ function show(cell) {
   const box = cell.getBoundingClientRect();
   tip.textContent = data[cell.dataset.grid][cell.dataset.row][cell.dataset.at];
   tip.style.display = "block";
-  const low = box.bottom + 2 * box.height > innerHeight - tip.offsetHeight;
+  const above = box.top, below = innerHeight - box.bottom;
+  const low = below < tip.scrollHeight && above > below;
   tip.style.top = low ? "0" : "auto";
   tip.style.bottom = low ? "auto" : "0";
+  tip.style.maxHeight = Math.max(above, below) + "px";  // a low window: cut, not over the cell
 }
 const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 document.addEventListener("keydown", (event) => {

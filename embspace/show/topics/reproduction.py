@@ -50,7 +50,7 @@ h2 { font-size: 1.2rem; margin: 2.4rem 0 .4rem; padding-top: .8rem;
 p { margin: .4rem 0; } a { color: var(--link); }
 .soft { color: var(--faint); } .tally { font-weight: 600; }
 .warn { border-left: 4px solid #b58900; padding-left: .7rem; }
-nav a { margin-right: 1rem; white-space: nowrap; }
+nav a { margin-right: 1rem; display: inline-block; overflow-wrap: anywhere; }
 .claims { border-collapse: collapse; width: 100%; font-size: .92rem; }
 .claims th { text-align: left; color: var(--faint); font-weight: 500; }
 .claims th, .claims td { padding: .5rem .9rem .5rem 0; vertical-align: top;
