@@ -30,14 +30,19 @@ def attach(model: Model, module: Any) -> Running:
         ModelError: Its parts lie elsewhere or hold no values (meta tensors), or a setting or a
             tensor is not the checkpoint's: the first that differs is named.
     """
-    if any(parameter.is_meta for parameter in module.parameters()):
-        raise ModelError("the live model's weights are not loaded: some are meta tensors.")
+    require_values(module)
     model.require_proof()
     running = located(model, module, model.n_layers)
     for layer in range(model.n_layers):
         running.block(layer)  # raises where there is none
     _require_same(running)
     return running
+
+
+def require_values(module: nn.Module) -> None:
+    """Raise ModelError for a live model whose weights hold no values."""
+    if any(parameter.is_meta for parameter in module.parameters()):
+        raise ModelError("the live model's weights are not loaded: some are meta tensors.")
 
 
 def _require_same(running: Running) -> None:

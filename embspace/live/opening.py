@@ -14,7 +14,7 @@ from ..weights.family import Family
 from ..weights.registry import BY_TYPE, GENERIC
 from ..weights.scales import scales_anything
 from ..weights.shapes import fitting_layout
-from ..weights.source import find_source
+from ..weights.source import Source, find_source
 from ..weights.tensors import Checkpoint
 from .certificate import Certificate, refusal, verdict
 from .checks import DIRECTION, FINAL, LOGITS
@@ -26,7 +26,7 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 def open_model(
-    name: str | Path,
+    name: str | Path | Source,
     *,
     revision: str | None = None,
     dtype: str | torch.dtype = "float32",
@@ -45,7 +45,7 @@ def open_model(
 
     Args:
         name: A local folder, a `.gguf` file, a bundled sample, an alias (`bert-seed0` …) or a Hub
-            name.
+            name; or where they lie, found before.
         revision: A branch, tag or commit of the Hub.
         dtype: Of the arithmetic, float32 or float64, whatever the file stores.
         device: cpu, cuda or cuda:N.
@@ -60,7 +60,8 @@ def open_model(
     """
     if family is not None and not isinstance(family, Family):
         raise ModelError(f"family must be a Family, not {str(family)[:80]!r}.")
-    source = find_source(str(name), revision)
+    source = name if isinstance(name, Source) else find_source(str(name), revision)
+    name = str(source.folder if isinstance(name, Source) else name)
     if revision is not None and not source.has_revisions:
         raise ModelError(f"{name} is no Hub name, so it has no revision {str(revision)[:80]!r}.")
     folder = source.folder
@@ -79,7 +80,7 @@ def open_model(
 
     def read(entry: Family) -> AnyModel:
         layout = fitting_layout(entry, config, checkpoint)
-        return kind(str(name), config, layout, checkpoint, **options)
+        return kind(name, config, layout, checkpoint, **options)
 
     known = family or BY_TYPE.get(config.model_type)
     if known is None:

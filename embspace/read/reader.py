@@ -4,13 +4,17 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import torch
 
 from ..checking import indices, known
-from ..errors import EmbspaceError
+from ..errors import EmbspaceError, ModelError
+from ..live.from_memory import source_of
 from ..live.opening import open_model
 from ..live.proved import ProvedModel
 from ..notation import Circuit, Group, Inverse, Norm
+from ..weights.family import Family
 from ..weights.model import Model
 from ..weights.vocabulary import filter_names
 from .circuits import CircuitPairs, Head, HeadCircuit
@@ -18,6 +22,9 @@ from .parallel import circuits_at_once, in_order
 from .related import RelatedPairs, related_pairs
 from .token import TokenReadings, read_token
 from .vectors import FeedForwardReading, VectorGroup, sub_heads
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class Heads:
@@ -130,10 +137,55 @@ class ReadableModel(ProvedModel):
         return in_order(jobs, at_once)
 
 
-def load(name: str | Path, **options: Any) -> ReadableModel:
-    """Open a model for reading; arguments and errors as of `embspace.live.opening.open_model`.
+def load(
+    model: "str | Path | PreTrainedModel",
+    *,
+    tokenizer: Any | None = None,
+    revision: str | None = None,
+    dtype: str | torch.dtype = "float32",
+    device: str = "cpu",
+    trust_remote_code: bool = False,
+    family: Family | None = None,
+    check: bool = True,
+) -> ReadableModel:
+    """Open a model for reading; its weights are read when they are asked for, and not before.
 
-    revision: Hub revision; dtype: of the arithmetic; device: cpu or cuda; trust_remote_code:
-    False unless asked for; family: paths by hand for an unknown architecture.
+    Args:
+        model: A local folder, a `.gguf` file, a bundled sample, an alias (`bert-seed0` …), a Hub
+            name, or a live transformers model. Of a live one the folder that it was loaded from is
+            read where it holds the same weights; else they are written once to the user's cache.
+        tokenizer: Of a live model; the one beside its folder unless given.
+        revision: A branch, tag or commit of the Hub.
+        dtype: Of the arithmetic, float32 or float64, whatever the file stores.
+        device: cpu, cuda or cuda:N.
+        trust_remote_code: Whether the config may run code that lies beside it.
+        family: Where the parts lie, given by hand for an architecture that is not known.
+        check: Whether the first number proves the reading by a forward pass, once a model.
+
+    Returns:
+        The model, whose `heads`, `ff`, `token` and `vectors` answer in words.
+
+    Raises:
+        ModelError: The files are missing, damaged, packed, or of a shape that is not known.
+        CertificateError: No known reading rebuilds the model's own outputs.
+
+    Example:
+        >>> model = load("sample-gpt2")
+        >>> model.n_layers, model.n_heads
+        (4, 8)
     """
-    return open_model(name, kind=ReadableModel, **options)
+    source: Any = model
+    if not isinstance(model, str | Path):
+        source = source_of(model, tokenizer)
+    elif tokenizer is not None:
+        raise ModelError("tokenizer is that of a live model: a folder or name has its own.")
+    return open_model(
+        source,
+        revision=revision,
+        dtype=dtype,
+        device=device,
+        trust_remote_code=trust_remote_code,
+        family=family,
+        check=check,
+        kind=ReadableModel,
+    )
