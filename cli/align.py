@@ -109,8 +109,9 @@ def _compared_on_text(
     openings: tuple[Opening, Opening], text: str | None, words: int | None, seed: int
 ) -> "StateAlignment":
     """Both models run on a text: how alike their states are at the same words."""
-    from embspace.between.state_alignment import WORDS, align_states
     from embspace.text.corpus import default_corpus, read_corpus
+
+    from embspace.between.state_alignment import WORDS, align_states
 
     given = None if text is None else read_corpus(text)  # before the models are opened
     a, b = (opening.open() for opening in openings)

@@ -63,7 +63,7 @@ def _measure(
     seed: int,
     plot: str | None,
 ) -> None:
-    from embspace.evidence.inverse import KEPT, inverse_check, needs_of_inverse
+    from embspace.evidence.inverse_check import KEPT, inverse_check, needs_of_inverse
 
     way_out = "measure fewer with --vectors."
     model = opening.open(lambda m: needs_of_inverse(m, vectors, len(keep or KEPT)), way_out)
@@ -71,9 +71,9 @@ def _measure(
     if text is not None:
         from embspace.evidence.hidden_states import hidden_states
 
-        corpus = read_some(model, text, texts, column)
-        with working(f"running the model on {len(corpus)} texts"):
-            states = hidden_states(model, corpus, seed=seed)
+        read = read_some(model, text, texts, column, seed=seed)
+        with working(f"running the model on {len(read)} texts"):
+            states = hidden_states(model, read)
     with working("comparing both inverses"):
         result = inverse_check(model, n=vectors, kept=keep or None, states=states, seed=seed)
     finish(output, result, plot)

@@ -68,8 +68,8 @@ def measure(
         return needs_of_vectors(model, model.n_layers * (n + used), passes=1)
 
     model = opening.open(needs, WAY_OUT)
-    corpus = read_some(model, text, texts, column)
-    found = Overlaps(model, corpus, against=against, k=top, m=vectors, per_text=per_text, seed=seed)
+    read = read_some(model, text, texts, column, seed=seed)
+    found = Overlaps(model, read, against=against, k=top, m=vectors, per_text=per_text)
     for _ in followed(found, model.n_layers, "layers"):
         pass
     finish(output, found.result(), plot)

@@ -57,11 +57,11 @@ def _measure(
     plot: str | None,
 ) -> None:
     from embspace.evidence.grades import remember
-    from embspace.evidence.trust import Trusting
+    from embspace.evidence.head_trust import Trusting
 
     model = opening.open()
-    corpus = read_some(model, text, texts, column)
-    measuring = Trusting(model, corpus, norm=norm, max_tokens=max_tokens)
+    read = read_some(model, text, texts, column, max_tokens=max_tokens)
+    measuring = Trusting(model, read, norm=norm)
     for _ in followed(measuring, len(measuring), "texts"):
         pass
     result = measuring.result()

@@ -10,7 +10,7 @@ from .texts import Reading
 
 if TYPE_CHECKING:
     from embspace.maps.maps import Maps
-    from embspace.text.corpus import Corpus
+    from embspace.text.text import Text
     from embspace.weights.model import Model
 
 
@@ -28,21 +28,21 @@ def leave_early(
     """Count early exits and draw them; or generate text with the exit that was chosen."""
     from embspace.shorten.early_exit import exits
 
-    model = opening.open()
+    model = reading.run(opening.open())
     if generate is not None:
         from embspace.shorten.generation import require_prompts
 
         require_prompts(model, [generate], tokens)
-    corpus = reading.corpus(model)
-    found = maps if generate is None else maps_for(model, corpus, maps, reading)
+    text = reading.read(model)
+    found = maps if generate is None else maps_for(model, text, maps)
     with Followed() as bar:
-        result = exits(model, found, corpus, progress=bar, **how, **run_of(reading, corpus))
+        result = exits(model, found, text, progress=bar, **how)
     if generate is None:
         output.one(result)
     else:
         from embspace.shorten.generation import generate as write
 
-        how = {"max_new_tokens": tokens, "compare_fills": True, "run_dtype": reading.run_dtype}
+        how = {"max_new_tokens": tokens, "compare_fills": True}
         output.one(write(model, found, generate, exit=result, **how))
     if plot:
         from embspace.show import plot as draw
@@ -65,30 +65,16 @@ def alternate_blocks(
     from embspace.shorten.alternation import alternate
     from embspace.shorten.schedules import FAMILIES, parsed
 
-    model = opening.open()
+    model = reading.run(opening.open())
     for name in schedules:
         parsed(name, model.n_layers)
-    corpus = reading.corpus(model)
+    text = reading.read(model)
     with Followed() as bar:
-        result = alternate(
-            model,
-            maps,
-            corpus,
-            schedules=schedules or FAMILIES,
-            progress=bar,
-            **how,
-            **run_of(reading, corpus),
-        )
+        result = alternate(model, maps, text, schedules=schedules or FAMILIES, progress=bar, **how)
     output.one(result, plot)
 
 
-def run_of(reading: Reading, corpus: "Corpus") -> dict[str, Any]:
-    """Held-out lines, positions and dtype of the run."""
-    how = {"lines": reading.lines(corpus), "run_dtype": reading.run_dtype}
-    return how | reading.taking(corpus)
-
-
-def maps_for(model: "Model", corpus: "Corpus", maps: str | None, reading: Reading) -> "Maps":
+def maps_for(model: "Model", text: "Text", maps: str | None) -> "Maps":
     """The maps of a file; or of all pairs, fitted on the lines that are not held out.
 
     Caches of skipped blocks are filled through them.
@@ -99,5 +85,4 @@ def maps_for(model: "Model", corpus: "Corpus", maps: str | None, reading: Readin
     if maps is not None:
         return Maps.load(maps, model)
     with Followed() as bar:
-        how = {"lines": reading.lines(corpus), **reading.taking(corpus)}
-        return halves(model, corpus, pairs="all", progress=bar, **how).maps
+        return halves(model, text, pairs="all", progress=bar).maps

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from embspace.maps.distributed import Group
     from embspace.maps.fit import Check
     from embspace.maps.maps import Maps
-    from embspace.text.corpus import Corpus
+    from embspace.text.text import Text
     from embspace.weights.model import Model
 
 
@@ -107,26 +107,23 @@ def _fitted(
     """The maps; refined ones in the first process only."""
     from embspace.maps.fit import fit
 
-    model = opening.open()
-    corpus = reading.corpus(model)
+    model = reading.run(opening.open()).with_run(device_map=how.pop("device_map"))
+    text = reading.read(model, sentences="fit")
     refined = kind == "refined"
     if refined:
-        _require_start(model, corpus, reading, how["rows"])
+        _require_start(model, text, how["rows"])
     with Followed() as bar:
         maps = fit(
             model,
-            corpus,
+            text,
             kind="mat" if refined else kind,  # type: ignore[arg-type]
-            lines=reading.lines(corpus),
-            run_dtype=reading.run_dtype,
             state=_state(path),
             group=group,
             progress=bar if group.first else None,
             on_check=_told if group.first and how["until_converged"] else None,
             **how,
-            **reading.taking(corpus),
         )
-    return _refined(model, maps, corpus, reading) if refined and group.first else maps
+    return _refined(model, maps, text) if refined and group.first else maps
 
 
 def _state(path: Path) -> Path:
@@ -151,22 +148,19 @@ def _require_refinable(how: dict[str, Any], reading: Reading) -> None:
             raise click.UsageError(f"--kind refined does not go with {option}.")
 
 
-def _require_start(model: "Model", corpus: "Corpus", reading: Reading, rows: int | None) -> None:
+def _require_start(model: "Model", text: "Text", rows: int | None) -> None:
     """The same for what the model and the text decide."""
     from embspace.maps.refine import require_refinable
-    from embspace.text.splits import split_lines
+    from embspace.text.splits import split
 
-    lines = split_lines(corpus, fit=reading.lines(corpus), seed=reading.seed).fit
-    require_refinable(model, len(lines[:rows]))
+    require_refinable(model, len(split(text).fit[:rows]))
 
 
-def _refined(model: "Model", maps: "Maps", corpus: "Corpus", reading: Reading) -> "Maps":
+def _refined(model: "Model", maps: "Maps", text: "Text") -> "Maps":
     from embspace.maps.refine import refine
 
     with Followed() as bar:
-        return refine(
-            model, maps, corpus, seed=reading.seed, run_dtype=reading.run_dtype, progress=bar
-        )
+        return refine(model, maps, text, progress=bar)
 
 
 def _require_room(path: Path, overwrite: bool) -> None:

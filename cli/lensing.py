@@ -40,15 +40,18 @@ def look_at_prompt(
     """Grids of a prompt; files of them where asked for."""
     from embspace.cache import write_atomically
     from embspace.maps.lens import TOP, lens
-    from embspace.text.corpus import read_corpus
+    from embspace.text.text import Text
+    from embspace.weights.aliases import bundled
 
     if how["generate"] and (how["positions"] is not None or how["inside"]):
         raise click.UsageError("--generate takes none of --positions and --inside.")
     page = None if html is None else _page(html)
     model = opening.open()
-    fitting: dict[str, Any] = {"seed": seed} | ({"rows": rows} if rows else {})
+    read = None
     if text is not None:
-        fitting["text"] = read_corpus(text, column=column)
+        read = Text.read(text, column=column, seed=seed)
+    elif seed and bundled(model.name) is not None:
+        read = Text.read(Text.of(None, model), seed=seed)
     with Followed() as bar:
         result = lens(
             model,
@@ -58,8 +61,9 @@ def look_at_prompt(
             generate=how.pop("generate") or 0,
             special=not no_special,
             progress=bar,
+            text=read,
+            rows=rows,
             **how,
-            **fitting,
         )
     output.one(result)
     if page:
@@ -90,24 +94,22 @@ def compare_on_text(
 ) -> None:
     """Lenses on the same held-out positions."""
     from embspace.maps.lens_comparison import DEFAULT, compare_lenses
-    from embspace.text.corpus import default_corpus, read_corpus
+    from embspace.text.text import Text
 
     wrong = [OF_PROMPT[name] for name, value in of_prompt.items() if value]
     if wrong:
         raise click.UsageError(f"--compare takes no {' and no '.join(wrong)}.")
     model = opening.open()
-    corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
-    options: dict[str, Any] = {"special": False} if no_special else {}
+    read = Text.of(None, model) if text is None else Text.read(text, column=column)
+    read = Text.read(read, seed=seed, special=not no_special)
     with Followed() as bar:
         result = compare_lenses(
             model,
             maps or DEFAULT,
-            corpus,
+            read,
             layers=layers,
             rows=rows,
             progress=bar,
-            seed=seed,
-            **options,
         )
     output.one(result, plot)
 

@@ -51,20 +51,9 @@ def command(
         embspace score gpt2 --maps gpt2.maps --text wiki.txt --sentences 9000-11999
     """
     from embspace.maps.score import score
-    from embspace.text.splits import line_range
 
-    model = opening.open()
-    corpus = reading.corpus(model)
+    model = reading.run(opening.open())
+    text = reading.read(model, fit=fit_sentences)
     with Followed() as bar:
-        result = score(
-            model,
-            maps,
-            corpus,
-            lines=reading.lines(corpus),
-            fit_lines=None if fit_sentences is None else line_range(fit_sentences, corpus),
-            layers=layers,
-            run_dtype=reading.run_dtype,
-            progress=bar,
-            **reading.taking(corpus),
-        )
+        result = score(model, maps, text, layers=layers, progress=bar)
     output.one(result, plot)

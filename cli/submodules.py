@@ -70,18 +70,10 @@ def command(
             parts_of(one)
         except EmbspaceError as error:
             raise click.BadParameter(str(error), param_hint="--replace") from error
-    model = opening.open()
-    corpus = reading.corpus(model)
+    model = reading.run(opening.open())
+    text = reading.read(model)
     with Followed() as bar:
         found = submodules(
-            model,
-            corpus,
-            replace=replace or None,
-            layers=layers,
-            rows=rows,
-            lines=reading.lines(corpus),
-            run_dtype=reading.run_dtype,
-            progress=bar,
-            **reading.taking(corpus),
+            model, text, replace=replace or None, layers=layers, rows=rows, progress=bar
         )
     output.one(found)

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -12,8 +12,8 @@ from .options import seed_option
 from .terminal import say
 
 if TYPE_CHECKING:
-    from embspace.text.corpus import Corpus
-    from embspace.weights.model import Model
+    from embspace.text.text import Text
+    from embspace.weights.model import AnyModel, Model
 
 SOURCES = (
     "a file (one a line), a .jsonl, .csv, .tsv or .parquet file, a folder of .txt, "
@@ -37,42 +37,56 @@ class Reading:
     seed: int
     run_dtype: str
 
-    def corpus(self, model: "Model", text: str | None = None) -> "Corpus":
-        """The sentences. Raises TextError."""
-        from embspace.text.corpus import default_corpus, read_corpus
+    def run(self, model: "AnyModel") -> "AnyModel":
+        """The model, run as --run-dtype says."""
+        return model.with_run(dtype=self.run_dtype)
 
-        text = text or self.text
-        if text == "self":
+    def read(
+        self,
+        model: "Model",
+        source: str | None = None,
+        *,
+        sentences: Literal["fit", "held_out"] = "held_out",
+        fit: str | None = None,
+    ) -> "Text":
+        """The text, with how its positions are taken.
+
+        sentences: what the lines of --sentences are for; fit: other lines, to fit.
+        Raises TextError.
+        """
+        from embspace.text.splits import line_range
+        from embspace.text.text import Text
+
+        source = source or self.text
+        if source == "self":
             from embspace.live.own_text import sampled
 
             say("sampling sentences from the model itself")
-            return sampled(model, seed=self.seed)
-        if text is None:
-            return default_corpus(model)
-        return read_corpus(text, column=self.column)
+            text = sampled(model, seed=self.seed)
+        elif source is None:
+            text = Text.of(None, model)
+        else:
+            text = Text.read(source, column=self.column)
+        lines = None if self.sentences is None else tuple(line_range(self.sentences, text))
+        named: dict[str, Any] = {sentences: lines}
+        if fit is not None:
+            named["fit"] = tuple(line_range(fit, text))
+        return Text.read(
+            text,
+            positions=self._positions(text, lines),
+            max_tokens=self.max_tokens,
+            special=not self.no_special,
+            skip_first=self.skip_first,
+            seed=self.seed,
+            **named,
+        )
 
-    def lines(self, corpus: "Corpus") -> range | None:
-        """The lines that --sentences names."""
-        from embspace.text.splits import line_range
-
-        return None if self.sentences is None else line_range(self.sentences, corpus)
-
-    def taking(self, corpus: "Corpus") -> dict[str, Any]:
-        """How positions are chosen, for `passages`."""
-        return {
-            "positions": self._positions(corpus),
-            "max_tokens": self.max_tokens,
-            "special": not self.no_special,
-            "skip_first": self.skip_first,
-            "seed": self.seed,
-        }
-
-    def _positions(self, corpus: "Corpus") -> Any:
+    def _positions(self, text: "Text", lines: tuple[int, ...] | None) -> Any:
         if self.positions_file is not None:
             from embspace.text.passages import read_positions
 
-            lines = self.lines(corpus) or range(len(corpus))
-            return read_positions(Path(self.positions_file), lines, len(corpus))
+            chosen = lines or range(len(text))
+            return read_positions(Path(self.positions_file), chosen, len(text))
         return int(self.positions) if self.positions.isdecimal() else self.positions
 
 
@@ -105,13 +119,15 @@ def some_texts_options(n: int) -> Callable[[Any], Any]:
     return with_texts
 
 
-def read_some(model: "Model", text: str | None, n: int, column: str | None) -> "Corpus":
+def read_some(
+    model: "Model", text: str | None, n: int, column: str | None, **settings: Any
+) -> "Text":
     """The first n sentences, by default of what suits the model. Raises EmbspaceError."""
-    from embspace.text.corpus import default_corpus, read_corpus
+    from embspace.text.text import Text
 
     if text is None:
-        return default_corpus(model, n)
-    return read_corpus(text, column=column, limit=n)
+        return Text.read(Text.of(None, model, n), **settings)
+    return Text.read(text, column=column, limit=n, **settings)
 
 
 def text_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -38,16 +38,8 @@ def command(
         raise click.UsageError("give two texts: --text A --other B.")
     if reading.sentences or reading.positions_file:
         raise click.UsageError("--sentences and --positions-file name lines of one text only.")
-    model = opening.open()
-    first, second = reading.corpus(model), reading.corpus(model, other or "sample:story")
+    model = reading.run(opening.open())
+    first, second = reading.read(model), reading.read(model, other or "sample:story")
     with Followed() as bar:
-        found = transfer(
-            model,
-            first,
-            second,
-            rows=rows,
-            run_dtype=reading.run_dtype,
-            progress=bar,
-            **reading.taking(first),
-        )
+        found = transfer(model, first, second, rows=rows, progress=bar)
     output.one(found)

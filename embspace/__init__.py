@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from .shorten.early_exit import exits as exits
     from .shorten.generation import generate as generate
     from .shorten.submodules import submodules as submodules
+    from .text.text import Text as Text
     from .weights.registry import Family as Family
+    from .weights.run_settings import RunSettings as RunSettings
     from .weights.vocabulary import VocabularySpace as VocabularySpace
 
 _WHERE = {
@@ -33,6 +35,8 @@ _WHERE = {
     "Family": "weights.registry",
     "Maps": "maps.maps",
     "ReadableModel": "read.reader",
+    "RunSettings": "weights.run_settings",
+    "Text": "text.text",
     "VocabularySpace": "weights.vocabulary",
     "align": "between.alignment",
     "alternate": "shorten.alternation",
@@ -56,6 +60,8 @@ __all__ = [
     "Family",
     "Maps",
     "ReadableModel",
+    "RunSettings",
+    "Text",
     "VocabularySpace",
     "__version__",
     "align",

@@ -8,13 +8,13 @@ import sys
 from rich import print as show
 
 import embspace
-from embspace.text.corpus import read_corpus
+from embspace.text.text import Text
 
 
 def main(prompt: str | None = None, name: str = "sample-gpt2") -> None:
     """Fit maps on a few sentences, then show id and mat side by side."""
     model = embspace.load(name)
-    maps = embspace.fit(model, read_corpus("sample:reference", limit=800))
+    maps = embspace.fit(model, Text.read("sample:reference", limit=800))
     show(embspace.lens(model, prompt, ["id", maps]))
 
 

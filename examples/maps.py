@@ -8,13 +8,13 @@ import sys
 from rich import print as show
 
 import embspace
-from embspace.text.corpus import read_corpus
+from embspace.text.text import Text
 
 
 def main(name: str = "sample-gpt2", file: str = "sample.maps", text: str | None = None) -> None:
     """Fit on some lines, save, load again, and score on lines that were not fitted."""
     model = embspace.load(name)
-    sentences = read_corpus(text or "sample:reference", limit=800)
+    sentences = Text.read(text or "sample:reference", limit=800)
     embspace.fit(model, sentences, rows=600).save(file)
     maps = embspace.Maps.load(file, model)
     show(embspace.score(model, maps, sentences))

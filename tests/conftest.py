@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from embspace.text.text import Text
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several test processes share few cores
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test reaches a hub
 
@@ -17,7 +19,6 @@ import torch
 import transformers as hf
 
 from embspace.maps.sums import Plan, Sums
-from embspace.text.corpus import Corpus
 
 TEXT = """The cats and the dogs saw Paris and London. Her brother sings in Rome, \
 his sister in Madrid.
@@ -180,14 +181,14 @@ WORDS = "cats dogs her brother his sister Paris Rome London doctors heal teach g
 
 
 @pytest.fixture(scope="session")
-def corpus() -> Corpus:
+def corpus() -> Text:
     """120 different lines of 2 to 11 words."""
     words = WORDS.split()
     lines = (
         " ".join(words[(7 * n + 5 * t * t + n * t) % len(words)] for t in range(2 + n % 10))
         for n in range(120)
     )
-    return Corpus(tuple(f"{line} {n}" for n, line in enumerate(lines)), "lines")
+    return Text(tuple(f"{line} {n}" for n, line in enumerate(lines)), "lines")
 
 
 @pytest.fixture(scope="session")
@@ -263,3 +264,20 @@ def tuned(tmp_path_factory: pytest.TempPathFactory, tiny_gpt2: Path, reviews: An
     out = tmp_path_factory.mktemp("tuned") / "classifier"
     embspace.finetune(embspace.load(tiny_gpt2), reviews, out, blocks=2, epochs=1, batch=8)
     return out
+
+
+@pytest.fixture(scope="session")
+def fit_as() -> Callable[..., Any]:
+    """`fit_as(model, text, settings, **more)`: fit with settings said where each belongs."""
+    from embspace.maps.fit import fit
+
+    of_run = {"run_dtype": "dtype", "batch_tokens": "batch_tokens"}
+    of_text = ("positions", "max_tokens", "skip_first", "seed", "fit", "held_out")
+
+    def go(model: Any, text: Text, settings: dict[str, Any], **more: Any) -> Any:
+        run = {of_run[name]: value for name, value in settings.items() if name in of_run}
+        taken = {name: value for name, value in settings.items() if name in of_text}
+        rest = {n: v for n, v in settings.items() if n not in of_run and n not in of_text}
+        return fit(model.with_run(**run), Text.read(text, **taken), **rest, **more)
+
+    return go

@@ -16,7 +16,7 @@ PACKAGE = Path(embspace.__file__).parent
 ROOT = PACKAGE.parent
 FLOORS = (
     {"notation", "errors", "version"},
-    {"checking", "messages", "interrupts", "memory"},
+    {"checking", "messages", "interrupts", "memory", "progress"},
     {"cache", "results", "intervals", "estimate"},
     {"weights"},
     {"text"},

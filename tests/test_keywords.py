@@ -10,17 +10,18 @@ import pytest
 import embspace
 from embspace import evidence
 from embspace.maps.fit import fit
+from embspace.text.text import Text
 
 UNKNOWN = "skip_frist"
 TEXT = embspace_data.sentences("reference", 12, 3)
 # What takes keywords to hand them on, with what a call needs besides: it must refuse them too.
 CALLS: dict[str, Callable[..., Any]] = {
-    "lens": lambda model, maps, more: embspace.lens(model, "The cats", "id", **more),
     "load": lambda model, maps, more: embspace.load(model.name, **more),
-    "logits": lambda model, maps, more: evidence.logits(model, TEXT, **more),
     "ReadableModel.token": lambda model, maps, more: model.token("#280", **more),
     "ReadableModel.related": lambda model, maps, more: model.related(0, **more),
     "ReadableModel.survey": lambda model, maps, more: model.survey(**more),
+    "ReadableModel.with_run": lambda model, maps, more: model.with_run(**more),
+    "Text.read": lambda model, maps, more: embspace.Text.read(TEXT, **more),
 }
 GIVEN = {
     "lens": lambda model, maps, more: embspace.lens(model, "The cats", maps, **more),
@@ -63,7 +64,7 @@ def model(tiny_gpt2):
 
 @pytest.fixture(scope="module")
 def maps(model):
-    return fit(model, TEXT, pairs="all", held_out=0.25)
+    return fit(model, Text.read(TEXT, held_out=0.25), pairs="all")
 
 
 @pytest.mark.parametrize(("name", "function"), list(public()))
@@ -83,13 +84,6 @@ def test_it_is_refused_where_nothing_would_use_it(name, model, maps):
         GIVEN[name](model, maps, {UNKNOWN: 4})
 
 
-def test_the_refusal_lists_what_is_taken(model):
-    with pytest.raises(TypeError, match=r"lens\(\) .*'skip_frist'.* it takes .*skip_first, "):
-        embspace.lens(model, "The cats", "id", skip_frist=4)
-    with pytest.raises(TypeError, match="'kind'"):
-        embspace.lens(model, "The cats", "id", kind="affine")
-
-
 @pytest.mark.parametrize("function", ["score", "exits", "alternate"])
 def test_the_kind_that_is_asked_for_is_fitted_and_clashes_with_given_maps(function, model, maps):
     call = getattr(embspace, function)
@@ -102,10 +96,14 @@ def test_the_kind_that_is_asked_for_is_fitted_and_clashes_with_given_maps(functi
 def test_first_tokens_are_left_out_wherever_that_is_asked_for(model, maps):
     """`skip_first` reaches the positions of every measurement."""
     for found in (
-        embspace.score(model, maps, TEXT, skip_first=2),
-        embspace.exits(model, maps, TEXT, skip_first=2),
-        embspace.alternate(model, maps, TEXT, schedules="single", skip_first=2),
-        embspace.submodules(model, TEXT, rows=3, skip_first=2),
-        embspace.transfer(model, TEXT, embspace_data.sentences("story", 12, 3), skip_first=2),
+        embspace.score(model, maps, Text.read(TEXT, skip_first=2)),
+        embspace.exits(model, maps, Text.read(TEXT, skip_first=2)),
+        embspace.alternate(model, maps, Text.read(TEXT, skip_first=2), schedules="single"),
+        embspace.submodules(model, Text.read(TEXT, skip_first=2), rows=3),
+        embspace.transfer(
+            model,
+            Text.read(TEXT, skip_first=2),
+            Text.read(embspace_data.sentences("story", 12, 3), skip_first=2),
+        ),
     ):
         assert found.settings["skip_first"] == 2

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ModelError
+from ..live.proved import ProvedModel
 from ..weights.json_files import check_safetensors, path_of, read_json_file
 from ..weights.model import Model
 
@@ -126,7 +127,7 @@ def changes_of(folder: str | Path, base: Model) -> tuple[Model, Adapter]:
     adapter = Adapter(folder, base)
     layout: Any = base.layout
     stand_in: Any = adapter  # has what a Model asks of a Checkpoint
-    changes = Model(
+    changes = ProvedModel(
         str(folder),
         base.config,
         layout,

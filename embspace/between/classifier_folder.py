@@ -11,7 +11,7 @@ from torch import Tensor
 from ..cache import read_json, replacing, replacing_folder
 from ..errors import EmbspaceError
 from ..messages import first_line, quiet
-from ..text.corpus import mark_of
+from ..text.text import mark_of
 from ..weights.checksum import sealed, unsealed
 from .classifier import BIAS, RECORD, WEIGHT, Classifier
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,11 +9,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..checking import positive
-from ..checking import seed as checked_seed
 from ..live.capture import capture_all
 from ..live.running import run
 from ..results import Result
-from ..text.corpus import Corpus, read_corpus
+from ..text.text import AnyText, Text
 from ..text.words import PairedWords, paired_words
 from .alignment import Watch, require_models
 from .matching import LayerMatch, match_layers
@@ -84,26 +82,24 @@ class StateAlignment(Result):
 def align_states(
     a: "Model",
     b: "Model",
-    text: str | Path | Sequence[str] | Corpus,
+    text: AnyText,
     *,
     words: int = WORDS,
-    max_tokens: int | None = None,
-    seed: int = 0,
     watch: Watch | None = None,
 ) -> StateAlignment:
     """Compare the states of two models at the last tokens of the same words, found by their
     character spans.
 
-    `text`: whatever `read_corpus` takes. Texts are drawn from it by `seed` until they hold `words`
-    words; fits are scored on a quarter of those texts, drawn by `seed` too. Where the words to fit
+    `text`: see `Text`. Sentences are drawn from it by its seed until they hold `words` words; fits
+    are scored on a quarter of those, drawn by the seed too. Where the words to fit
     on are no more than a width there are no fits (they would be perfect for any states), and a
     note says so. `watch(steps, total)` wraps the steps.
     Raises EmbspaceError for models that cannot run, TextError for texts that do not suit them.
     """
     require_models(a, b)
-    seed, words = checked_seed(seed), positive(words, "words")
-    corpus = read_corpus(text)
-    paired = paired_words(a, b, corpus, n=words, max_tokens=max_tokens, seed=seed)
+    words, text = positive(words, "words"), Text.read(text)
+    seed = text.seed
+    paired = paired_words(a, b, text, words)
     x, y = _states(a, paired.a), _states(b, paired.b)
     lines = torch.tensor([p.line for p in paired.a for _ in p.keep])
     fitted, held = split_by_text(lines, HELD_OUT, seed)
@@ -122,7 +118,7 @@ def align_states(
         work.shuffled(found, order),
         counts | _left_out(paired),
         (a.d, b.d),
-        {"words": words, "seed": seed, "text": corpus.source, "text_hash": corpus.digest},
+        {"words": words, "seed": seed, "text": text.source, "text_hash": text.digest},
         {"a": a.provenance, "b": b.provenance},
         tuple(_notes(a, b, x, y, work)),
     )

@@ -1,21 +1,21 @@
 """The measurements of "Analyzing Transformers in Embedding Space", as they apply. [DAR]"""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..between.alignment import align
 from ..between.diff import diff
 from ..between.stitch import stitch
 from ..errors import VocabularyError
-from ..maps.fit import Progress
+from ..progress import Progress
 from ..results import Result
-from ..text.corpus import Corpus
 from ..text.labelled import read_test
+from ..text.text import Text
 from ..weights.settings import model_key
 from .concepts import concept
 from .hidden_states import hidden_states
-from .inverse import KEPT, InverseCheck, inverse_check
+from .inverse_check import KEPT, InverseCheck, inverse_check
 from .matching_pairs import pair_similarity
 from .state_overlap import Against, state_overlap
 from .steps import Step
@@ -43,7 +43,7 @@ class Cast:
     """
 
     model: "Model"
-    text: Corpus | None
+    text: Text | None
     pair: "tuple[Model, Model] | None" = None
     tuned: "Model | None" = None
     kept: "Model | None" = None
@@ -103,7 +103,7 @@ def _step(
 
 def _named(value: Any) -> Any:
     """A model by its weights, a text by its content."""
-    if isinstance(value, Corpus):
+    if isinstance(value, Text):
         return value.digest
     if hasattr(value, "provenance"):
         return [model_key(value), str(value.dtype)]
@@ -164,12 +164,12 @@ def _overlap(
     name: str, against: Against, title: str, place: str
 ) -> Callable[[Cast, Sizes, int], Step]:
     def build(cast: Cast, sizes: Sizes, seed: int) -> Step:
-        text = _few(cast.text, sizes.texts)
+        text = _few(cast.text, sizes.texts, seed)
         return _step(
             name,
             title,
             place,
-            lambda: state_overlap(cast.model, text, against=against, seed=seed),
+            lambda: state_overlap(cast.model, text, against=against),
             {"model": cast.model, "text": text, "against": against, "seed": seed},
             why_not="" if text else NO_FORWARD,
         )
@@ -177,8 +177,8 @@ def _overlap(
     return build
 
 
-def _few(text: Corpus | None, n: int) -> Corpus | None:
-    return None if text is None else Corpus(text.lines[:n], text.source)
+def _few(text: Text | None, n: int, seed: int) -> Text | None:
+    return None if text is None else replace(text, lines=text.lines[:n], seed=seed)
 
 
 def _diff(cast: Cast, sizes: Sizes, seed: int) -> Step:
@@ -227,10 +227,10 @@ def _why_not_stitched(ready: bool, cast: Cast) -> str:
 
 
 def _inverse(cast: Cast, sizes: Sizes, seed: int) -> Step:
-    text = _few(cast.text, sizes.texts)
+    text = _few(cast.text, sizes.texts, seed)
 
     def work() -> InverseCheck:
-        states = hidden_states(cast.model, text, seed=seed) if text else None
+        states = hidden_states(cast.model, text) if text else None
         return inverse_check(cast.model, n=sizes.vectors, states=states, seed=seed)
 
     return _step(

@@ -9,7 +9,7 @@ from ..cache import cache_folder, read_json, write_atomically
 from ..errors import EmbspaceError
 from ..notation import Circuit, Norm
 from ..weights.settings import model_key
-from .trust import GRADES, Grade, Trust
+from .head_trust import GRADES, Grade, Trust
 
 if TYPE_CHECKING:
     from ..weights.model import Model

@@ -1,15 +1,16 @@
 """The measurements of "Jump to Conclusions", as they apply to a model. [DIN]"""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..maps.decoding import why_no_head
-from ..maps.fit import Progress
 from ..maps.score import Scores, score
 from ..maps.transfer import Transfer, transfer
+from ..progress import Progress
 from ..shorten.alternation import Alternation, alternate
 from ..shorten.early_exit import Exits, exits
 from ..shorten.submodules import submodules
-from ..text.corpus import Corpus
+from ..text.text import Text
 from ..weights.settings import model_key
 from .steps import Step
 
@@ -22,10 +23,10 @@ SCHEDULES = ("single", "rr", "r2")  # the paper's; those found by measuring take
 
 
 def jump_steps(
-    model: "Model", text: Corpus, other: Corpus | None, *, quick: bool = False, seed: int = 0
+    model: "Model", text: Text, other: Text | None, *, quick: bool = False, seed: int = 0
 ) -> list[Step]:
     """r² and scores by layer, transfer to another text, sub-modules, early exit, alternation."""
-    first, second = _cut(text, quick), _cut(other, quick) if other else None
+    first, second = _cut(text, quick, seed), _cut(other, quick, seed) if other else None
     headless = why_no_head(model) or ""
 
     def step(name: str, title: str, place: str, work: Any, **more: Any) -> Step:
@@ -39,14 +40,14 @@ def jump_steps(
         return Step(name, title, place, work, decided, **more)
 
     def scored(progress: Progress | None) -> Scores:
-        return score(model, None, first, seed=seed, progress=progress)
+        return score(model, None, first, progress=progress)
 
     def transferred(progress: Progress | None) -> Transfer:
         assert second is not None
-        return transfer(model, first, second, seed=seed, progress=progress)
+        return transfer(model, first, second, progress=progress)
 
     def left(progress: Progress | None) -> Exits:
-        return exits(model, None, first, seed=seed, progress=progress)
+        return exits(model, None, first, progress=progress)
 
     def alternated(progress: Progress | None) -> Alternation:
         return alternate(
@@ -55,7 +56,6 @@ def jump_steps(
             first,
             schedules=SCHEDULES,
             rows=ROWS[quick],
-            seed=seed,
             progress=progress,
         )
 
@@ -74,9 +74,7 @@ def jump_steps(
             "submodules",
             "Linear sub-modules",
             "",
-            lambda progress: submodules(
-                model, first, rows=ROWS[quick], seed=seed, progress=progress
-            ),
+            lambda progress: submodules(model, first, rows=ROWS[quick], progress=progress),
             settings={"rows": ROWS[quick]},
             why_not=headless,
         ),
@@ -92,5 +90,5 @@ def jump_steps(
     ]
 
 
-def _cut(corpus: Corpus, quick: bool) -> Corpus:
-    return Corpus(corpus.lines[:QUICK_LINES], corpus.source) if quick else corpus
+def _cut(text: Text, quick: bool, seed: int) -> Text:
+    return replace(text, lines=text.lines[: QUICK_LINES if quick else None], seed=seed)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from ..cache import alone, write_atomically
 from ..errors import EmbspaceError
-from ..maps.fit import Progress
+from ..progress import Progress
 from ..results import Result
 from ..weights.model import Model
 from .claims import FAILS, HOLDS, TIED, VOID, Verdict, decide, read_claims

@@ -1,7 +1,7 @@
 """Do activated parameter vectors name the tokens of the hidden state? R_k. [DAR] §4.2, App. B.2."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -9,15 +9,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..checking import one_of, positive
-from ..checking import seed as checked_seed
 from ..estimate import Estimate, estimate_by_text
-from ..live.batches import Texts, corpus_of
+from ..live.batches import FEW
 from ..live.rebuilt import prepared
 from ..live.running import run
 from ..live.taking import Used, take
 from ..read.vectors import FeedForwardReading, sub_heads
 from ..results import Result
 from ..text.passages import passages
+from ..text.text import AnyText, Text
 from .matching_pairs import unmatched
 
 if TYPE_CHECKING:
@@ -85,14 +85,12 @@ class StateOverlap(Result):
 
 def state_overlap(
     model: "Model",
-    texts: Texts = None,
+    text: AnyText | None = None,
     *,
     against: Against = "state",
     k: int = 50,
     m: int = 5,
     per_text: int = 4,
-    max_tokens: int | None = None,
-    seed: int = 0,
 ) -> StateOverlap:
     """R_k of activated parameter vectors, aligned and with positions permuted, by layer.
 
@@ -102,12 +100,18 @@ def state_overlap(
     nonlinearity (gated: times the up side) and with its sign, for keys (gate and up apart) and
     values; the inputs of the output matrix, value vectors mixed by attention, for columns of
     W_V and rows of W_O. `against`: "state" after the same block [§4.2] or the "final" one [B.2].
-    `texts`: a Corpus, a file, sentences, or nothing (a few of the model's own kind); `per_text`
+    `text`: see `Text` (default: a few sentences of the model's own kind); `per_text`
     random positions of each; intervals take texts as drawn, not positions.
     Raises EmbspaceError for settings or texts that do not apply.
     """
-    options = {"against": against, "k": k, "m": m, "per_text": per_text, "seed": seed}
-    return Overlaps(model, texts, max_tokens=max_tokens, **options).result()
+    return Overlaps(model, text, against=against, k=k, m=m, per_text=per_text).result()
+
+
+def logits(
+    model: "Model", text: AnyText | None = None, *, k: int = 50, m: int = 5, per_text: int = 4
+) -> StateOverlap:
+    """`states` against the final state instead of the same layer's. [DAR] App. B.2."""
+    return state_overlap(model, text, against="final", k=k, m=m, per_text=per_text)
 
 
 class Overlaps:
@@ -116,26 +120,19 @@ class Overlaps:
     def __init__(
         self,
         model: "Model",
-        texts: Texts = None,
+        text: AnyText | None = None,
         *,
         against: Against = "state",
         k: int = 50,
         m: int = 5,
         per_text: int = 4,
-        max_tokens: int | None = None,
-        seed: int = 0,
     ) -> None:
         one_of(against, AGAINST, "comparison")
-        self.model, self.corpus = model, corpus_of(model, texts)
+        self.model, self.text = model, Text.of(text, model, FEW)
         self.against: Against = against
-        self.k, self.m, self.seed = positive(k), positive(m, "m"), checked_seed(seed)
-        self.passages = passages(
-            model,
-            self.corpus,
-            positions=positive(per_text, "positions a text"),
-            max_tokens=max_tokens,
-            seed=seed,
-        )
+        self.k, self.m = positive(k), positive(m, "m")
+        several = positive(per_text, "positions a text")
+        self.passages = passages(model, replace(self.text, positions=several))
         self.per_text = per_text
         self.found: list[LayerOverlap] = []
         self._iterator = self._layers()
@@ -153,12 +150,9 @@ class Overlaps:
             "k": self.k,
             "m": self.m,
             "per_text": self.per_text,
-            "n_texts": len(self.corpus),
+            "n_texts": len(self.text),
             "n_positions": self.passages.n_rows,
-            "text": self.corpus.source,
-            "text_hash": self.corpus.digest,
-            "max_tokens": self.passages.settings["max_tokens"],
-            "seed": self.seed,
+            **self.passages.settings,
             "norm": "raw",
         }
         return StateOverlap(
@@ -180,7 +174,7 @@ class Overlaps:
     def _layers(self) -> Iterator[list[LayerOverlap]]:
         taken = take(run(self.model), self.passages, self.m)
         space, n = self.model.vocabulary, len(taken.lines)
-        order = unmatched(torch.arange(n), torch.Generator().manual_seed(self.seed))
+        order = unmatched(torch.arange(n), torch.Generator().manual_seed(self.text.seed))
         final = self._tops(space, taken.states[-1])
         for layer, used in enumerate(taken.used):
             own = self._tops(space, taken.states[layer]) if self.against == "state" else final

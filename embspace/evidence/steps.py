@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..maps.fit import Progress
+from ..progress import Progress
 from ..results import Result
 from ..version import __version__
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -10,7 +9,6 @@ from jaxtyping import Int
 from torch import Tensor
 
 from ..errors import EmbspaceError
-from ..text.corpus import Corpus, default_corpus, read_corpus
 from .capture import require_finite
 from .record import BlockRecord, Call, Tape
 from .running import Running
@@ -20,13 +18,7 @@ if TYPE_CHECKING:
 
 BATCH_TOKENS = 2048
 FEW = 100  # texts, where nobody says how many
-Texts = Corpus | str | Path | Sequence[str] | None
 Note = Callable[[BlockRecord, list[int], Int[Tensor, "B T"]], None]
-
-
-def corpus_of(model: "Model", texts: Texts) -> Corpus:
-    """The sentences to run on; a few of the model's own kind where none are given."""
-    return default_corpus(model, FEW) if texts is None else read_corpus(texts)
 
 
 def recorded(running: Running, texts: Sequence[tuple[int, ...]], note: Note) -> Iterator[list[int]]:

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from ..errors import EmbspaceError, ModelError
 from ..memory import give_back
 from ..messages import first_line
-from ..text.passages import Passage
+from ..progress import Progress
+from ..text.passages import Passage, Passages
 from ..weights.layout import spell
 from ..weights.model import Model
 from ..weights.rotary import alike_up_to, forget_lengths
@@ -69,19 +70,21 @@ def capture(
     *,
     layers: Iterable[int] | None = None,
     parts: Iterable[Part] = (),
-    batch_tokens: int = BATCH_TOKENS,
+    batch_tokens: int | None = None,
     skip_batches: int = 0,
     share: tuple[int, int] = (0, 1),
-    dtype: torch.dtype = torch.float32,
+    dtype: torch.dtype | None = None,
     device: str | torch.device | None = None,
 ) -> Iterator[States]:
     """Run a live model over passes and yield the states at their positions, batch by batch.
 
-    layers: which of 0 … L (default all); parts: which sub-modules besides; skip_batches: that many
+    layers: which of 0 … L (default all); parts: which sub-modules besides; batch_tokens: as the
+    model's run settings say; skip_batches: that many
     first batches are not run (batches are always the same for the same passes); share (r, n): of
     every n batches only number r, so that n processes together run what one would. Rows come in
-    `dtype` on `device` (the model's unless given), in the order in which they were run: `lines`
-    and `positions` say which is which. The module runs in eval mode and gets its own mode back.
+    `dtype` (float64 for a model read in float64, else float32) on `device` (the model's), in the
+    order in which they were run: `lines` and `positions` say which is which. The module runs in
+    eval mode and gets its own mode back.
     Raises StateError, naming layer and line, where a taken row holds NaN or infinity.
     """
     wanted = range(running.n_layers + 1) if layers is None else sorted(set(layers))
@@ -89,12 +92,36 @@ def capture(
         if not 0 <= l <= running.n_layers:
             raise ModelError(f"there is no state {l}: states are 0 to {running.n_layers}.")
     where = torch.device(device) if device is not None else running.model.device
+    dtype = dtype or rows_dtype(running.model)
+    batch_tokens = batch_tokens or running.model.run_settings.batch_tokens
     with eval_mode(running.module), _Recorder(running, set(wanted), tuple(parts)) as recorder:
         every = batches(passes, batch_tokens, alike_up_to(running.text_config))
         for batch in islice(every, share[0] + skip_batches * share[1], None, share[1]):
             recorder.run(batch)
             yield recorder.taken(batch, dtype, where)
             give_back()
+
+
+def rows_dtype(model: Model) -> torch.dtype:
+    """The dtype that states are handed on in."""
+    return torch.float64 if model.dtype == torch.float64 else torch.float32
+
+
+def read_text(
+    running: Running,
+    taken: Passages,
+    *,
+    progress: Progress | None = None,
+    what: str = "score",
+    **options: Any,
+) -> Iterator[States]:
+    """`capture` over the passes of a text, with progress in tokens; options as there."""
+    n_read = 0
+    for states in capture(running, taken.passages, **options):
+        yield states
+        n_read += states.n_tokens
+        if progress:
+            progress(what, n_read, taken.n_tokens)
 
 
 def capture_all(running: Running, passes: Sequence[Passage], **options: Any) -> States:

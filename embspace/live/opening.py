@@ -12,6 +12,7 @@ from ..errors import CannotRunError, ModelError, ResourceError
 from ..weights.config import raw_config, read_config, refuse_other_weights
 from ..weights.family import Family
 from ..weights.registry import BY_TYPE, GENERIC
+from ..weights.run_settings import AS_USUAL, RunSettings
 from ..weights.scales import scales_anything
 from ..weights.shapes import fitting_layout
 from ..weights.source import Source, find_source
@@ -33,6 +34,7 @@ def open_model(
     device: str = "cpu",
     trust_remote_code: bool = False,
     family: Family | None = None,
+    run: RunSettings = AS_USUAL,
     check: bool = True,
     kind: type[AnyModel] = ProvedModel,
 ) -> AnyModel:
@@ -51,6 +53,7 @@ def open_model(
         device: cpu, cuda or cuda:N.
         trust_remote_code: Whether the config may run code that lies beside it.
         family: Where the parts lie, given by hand for an architecture that is not known.
+        run: How forward passes are run: dtype, batch, device map.
         check: Whether to prove the reading; False reads without proof.
         kind: The class of the model that is made.
 
@@ -75,6 +78,7 @@ def open_model(
         "revision": revision,
         "notes": source.notes,
         "stored_as": source.stored_as,
+        "run_settings": run,
         "check": check,
     }
 

@@ -1,4 +1,4 @@
-"""Sentences sampled from a causal model itself, for when there is no corpus."""
+"""Sentences sampled from a causal model itself, for when there is no text."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +8,7 @@ from torch import Tensor
 from ..checking import positive
 from ..checking import seed as checked_seed
 from ..errors import TextError
-from ..text.corpus import Corpus
+from ..text.text import Text
 from .greedy import ends_of, forward
 from .prediction_head import LiveHead
 from .running import Running, run
@@ -26,7 +26,7 @@ def sampled(
     n_tokens: int = N_TOKENS,
     temperature: float = 1.0,
     seed: int = 0,
-) -> Corpus:
+) -> Text:
     """n texts of up to `n_tokens` tokens, drawn from the model after its own start token.
 
     Each token from softmax(logits / temperature) over the tokens that the tokenizer names, whatever
@@ -53,7 +53,7 @@ def sampled(
     lines = tuple(line for line in (" ".join(t.split()) for t in texts) if line)
     if not lines:
         raise TextError(f"{model.name} sampled nothing but special tokens: give text=FILE.")
-    return Corpus(lines, f"sampled from {model.name} (seed {seed})")
+    return Text(lines, f"sampled from {model.name} (seed {seed})")
 
 
 class _Drawing:

@@ -14,7 +14,7 @@ from torch import Tensor
 from ..memory import give_back
 from ..text.passages import Passage
 from ..weights.rotary import alike_up_to
-from .capture import BATCH_TOKENS, States, batches, capture, eval_mode
+from .capture import States, batches, capture, eval_mode
 from .replace import Own, Replaced
 from .running import Running
 
@@ -50,7 +50,7 @@ def again(
     passes: Sequence[Passage],
     *,
     layers: Iterable[int] = (0,),
-    batch_tokens: int = BATCH_TOKENS,
+    batch_tokens: int | None = None,
 ) -> Iterator[Batch]:
     """Read passes batch by batch; after each, its blocks can be run again.
 
@@ -58,12 +58,13 @@ def again(
     Raises StateError where a taken row of the model itself holds NaN or infinity.
     """
     wanted = sorted({*layers, running.n_layers})
+    room = batch_tokens or running.model.run_settings.batch_tokens
     with eval_mode(running.module), Replaced(running) as replaced:
-        for batch in batches(passes, batch_tokens, alike_up_to(running.text_config)):
+        for batch in batches(passes, room, alike_up_to(running.text_config)):
             noted = _Noting(wanted)
             replaced.step = noted
-            room = len(batch) * max(len(p.ids) for p in batch)  # so that it is one batch again
-            (states,) = capture(running, batch, layers=wanted, batch_tokens=room)
+            whole = len(batch) * max(len(p.ids) for p in batch)  # so that it is one batch again
+            (states,) = capture(running, batch, layers=wanted, batch_tokens=whole)
             rows = torch.tensor([row for row, p in enumerate(batch) for _ in p.keep])
             places = torch.tensor([at for p in batch for at in p.keep])
             replaced.step = None

@@ -138,6 +138,12 @@ def _attention(model: Model, chosen: str) -> str | None:
     return None if chosen == "fast" and score_cap(model) is None else "eager"
 
 
+def start_model(model: Model) -> Running:
+    """The whole live model, run as its run settings say, with attention as fast as may be."""
+    how = model.run_settings
+    return run(model, dtype=how.torch_dtype, attention="fast", device_map=how.device_map)
+
+
 def located(model: Model, module: Any, n_layers: int) -> Running:
     """A live model, with the path of its base found by its embedding."""
     embedding = module.get_input_embeddings()

@@ -18,7 +18,7 @@ OUTLYING = 10.0  # times the median norm of a layer
 MOST_MARKS = 200_000  # fitted lines that are remembered one by one
 
 
-def assemble(work: "Fitting", ridge: float | None, run_dtype: str, keep: str = "all") -> Maps:
+def assemble(work: "Fitting", ridge: float | None, keep: str = "all") -> Maps:
     """Solve every map of a fit whose sums are complete; `ridge`: its strength, or None."""
     final = str(work.model.n_layers)
     sums, choice = work.sums["fit"], work.sums.get("choice")
@@ -37,7 +37,7 @@ def assemble(work: "Fitting", ridge: float | None, run_dtype: str, keep: str = "
                 if solution.b is not None:
                     tensors[f"b.{source}-{target}"] = solution.b[columns].float().cpu()
             pairs.append(_pair_fit(source, target, solution, scores.get(target)))
-    return Maps(_about(work, run_dtype, strengths), tuple(pairs), tensors)
+    return Maps(_about(work, strengths), tuple(pairs), tensors)
 
 
 def _strengths(work: "Fitting", ridge: float | None) -> dict[str, float]:
@@ -89,31 +89,28 @@ def _number(value: float) -> float | None:
     return value if abs(value) < float("inf") else None
 
 
-def _about(work: "Fitting", run_dtype: str, strengths: dict[str, float]) -> dict[str, Any]:
+def _about(work: "Fitting", strengths: dict[str, float]) -> dict[str, Any]:
     from ..version import __version__
 
     model, fitted, sums = work.model, work.sets["fit"], work.sums
     few = too_few(sums["fit"].n, model.d)
-    marked = work.split.fit if len(work.split.fit) <= MOST_MARKS else ()
+    marked = work.lines.fit if len(work.lines.fit) <= MOST_MARKS else ()
     return model.provenance | {
         "kind": work.kind,
         "d": model.d,
         "n_layers": model.n_layers,
         "tokenizer_hash": tokenizer_hash(model),
-        "text": work.corpus.source,
-        "text_hash": work.corpus.digest,
-        "n_lines": len(work.corpus),
+        "n_lines": len(work.text),
         "rows": sums["fit"].n,
         "rows_scored": sums["score"].n if "score" in sums else 0,
         "rows_outlying": work.done.get("outlying", 0),
         **fitted.settings,
-        "run_dtype": run_dtype,
-        "batch_tokens": work.batch_tokens,
+        **model.run_settings.record,
         "products": work.products,
         "ridge": strengths or None,
         "checks": [dict(vars(check)) for check in work.checks],
-        "notes": [*work.split.notes, *fitted.notes(), *few],
-        "marks": work.corpus.marks(marked),
+        "notes": [*work.lines.notes, *fitted.notes(), *few],
+        "marks": work.text.marks(marked),
         "config": settings_of(model.config),
         "contents": model.checkpoint.contents,
         "embspace": __version__,

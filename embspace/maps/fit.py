@@ -15,15 +15,15 @@ from torch import Tensor
 
 from ..cache import alone
 from ..checking import one_of, positive
-from ..checking import seed as checked_seed
 from ..errors import EmbspaceError, MapsError, ResourceError, TextError
 from ..interrupts import held
-from ..live.capture import BATCH_TOKENS, PARTS, States, capture, has_part
-from ..live.running import Running, run
+from ..live.capture import PARTS, States, capture, has_part
+from ..live.running import Running, start_model
 from ..memory import free_memory, gigabytes
-from ..text.corpus import Corpus, default_corpus, read_corpus
-from ..text.passages import Passages, Positions, passages
-from ..text.splits import HELD_OUT, Split, split_lines
+from ..progress import Progress
+from ..text.passages import Passages, passages
+from ..text.splits import Split, split
+from ..text.text import AnyText, Text
 from ..weights.settings import settings_of
 from .assemble import assemble, outlying
 from .checkpointing import load_state, save_state
@@ -35,40 +35,22 @@ from .sums import Plan, Products, Sums, needs_room
 if TYPE_CHECKING:
     from ..weights.model import Model
 
-Progress = Callable[[str, int, int], None]  # what, tokens done, tokens in all
 SAVE_EVERY_S = 120.0
 WORTH_SAVING_S = 10.0  # of reading that was not saved yet, before maps are solved
-RUN_DTYPES = {
-    "float32": torch.float32,
-    "float64": torch.float64,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-}
 CONVERGED = 0.002  # gain of mean r² over the last half of the rows below which more data is idle
 CHECKS_FROM, CHECKS_BY = 500, 2**0.5
 
 
 def fit(
     model: "Model",
-    text: str | Path | Corpus | list[str] | None = None,
+    text: AnyText | None = None,
     *,
     pairs: str | Iterable[tuple[int, int]] = "final",
     parts: Literal["blocks", "submodules", "both"] = "blocks",
     kind: Kind = "mat",
     ridge: float | None = None,
-    lines: Iterable[int] | None = None,
-    held_out: Iterable[int] | float | None = None,
     rows: int | None = None,
-    positions: Positions = "random",
-    max_tokens: int | None = None,
-    special: bool = True,
-    skip_first: int = 0,
-    seed: int = 0,
-    column: str | None = None,
     products: Products = "float64",
-    run_dtype: str = "float32",
-    device_map: str | None = None,
-    batch_tokens: int = BATCH_TOKENS,
     until_converged: bool = False,
     state: str | Path | None = None,
     resume: bool = False,
@@ -79,62 +61,35 @@ def fit(
 ) -> Maps:
     """Fit linear maps between the states of a model and say how good they are on held-out text.
 
-    text: see `read_corpus` (default: our sentences for a sample, Wikipedia from the Hub else);
+    text: see `Text` (default: our sentences for a sample, Wikipedia from the Hub else); it says
+    which lines are fitted and which are scored, a quarter where it does not;
     pairs: "final" (every l to L), "all", or (l, l') pairs; parts "submodules": attention,
     feed-forward and norms of every block instead, input to output ("both": in one pass); kind:
     "mat" (least squares without intercept, the paper's), "affine", "ridge" (`ridge` is the
     penalty in units of the mean, over coordinates, of Σ x²; or it is chosen, layer by layer, on a
-    quarter of the rows to fit that is kept apart for it). lines: which lines to fit;
-    held_out: which to score, or their share (a quarter); rows: fit so many
-    lines at most, and score the same share beside them; positions,
-    max_tokens, special, skip_first: see `passages`. products: see `Sums`.
-    run_dtype: of the forward pass. until_converged: stop when more rows no longer raise held-out
-    r². state: file that a fit writes as it goes and `resume` goes on from, to the same result.
-    keep "final": score all pairs, keep the matrices of those to the last state only.
+    quarter of the rows to fit that is kept apart for it). rows: fit so many lines at most, and
+    score the same share beside them. products: see `Sums`. until_converged: stop when more rows no
+    longer raise held-out r². state: file that a fit writes as it goes and `resume` goes on from,
+    to the same result. keep "final": score all pairs, keep the matrices of those to the last state
+    only. How the model is run was said when it was loaded (`RunSettings`).
     Raises TextError, MapsError, ModelError, ResourceError, StateError.
     """
     one_of(kind, KINDS, "kind of map")
     one_of(products, ("float64", "float32"), "products")
-    one_of(run_dtype, RUN_DTYPES, "dtype of the run")
     if kind == "ridge" and ridge is not None and not 0 <= ridge < float("inf"):
         raise EmbspaceError(f"ridge must be a number from 0 on, got {ridge}.")
-    corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
-    share = held_out if isinstance(held_out, int | float) else HELD_OUT
-    chosen = None if isinstance(held_out, int | float) else held_out
-    split = split_lines(corpus, fit=lines, score=chosen, share=float(share), seed=seed)
+    text = Text.of(text, model)
+    lines = split(text)
     if rows is not None:
-        split = replace(split, fit=split.fit[: positive(rows, "rows")])
-        if lines is None and chosen is None:  # drawn, so that any first ones are like the rest
-            n_score = round(len(split.fit) * share / (1 - share))
-            split = replace(split, score=split.score[: max(n_score, 1)])
-    taking = {
-        "positions": positions,
-        "max_tokens": max_tokens,
-        "special": special,
-        "skip_first": skip_first,
-        "seed": checked_seed(seed),
-    }
+        lines = lines.first(positive(rows, "rows"), drawn=not text.names_lines)
     plan = plan_of(model, pairs, parts)
-    work = Fitting(
-        model,
-        corpus,
-        split,
-        taking,
-        plan,
-        kind,
-        products,
-        group,
-        state,
-        run_dtype=run_dtype,
-        batch_tokens=batch_tokens,
-    )
+    work = Fitting(model, text, lines, plan, kind, products, group, state)
     work.require_memory()
     with alone(Path(state)) if state and group.first else nullcontext():
         if resume:
             work.resume()
-        running = run(model, dtype=RUN_DTYPES[run_dtype], attention="fast", device_map=device_map)
-        work.run(running, progress, until_converged, on_check)
-    return assemble(work, ridge, run_dtype, keep)
+        work.run(start_model(model), progress, until_converged, on_check)
+    return assemble(work, ridge, keep)
 
 
 def plan_of(model: "Model", pairs: Any, parts: str) -> Plan:
@@ -168,20 +123,15 @@ class Fitting:
     def __init__(
         self,
         model: "Model",
-        corpus: Corpus,
-        split: Split,
-        taking: dict[str, Any],
+        text: Text,
+        lines: Split,
         plan: Plan,
         kind: Kind,
         products: Products,
         group: Group = ALONE,
         state: str | Path | None = None,
-        *,
-        run_dtype: str = "float32",
-        batch_tokens: int = BATCH_TOKENS,
     ) -> None:
-        self.run_dtype, self.batch_tokens = run_dtype, batch_tokens
-        self.model, self.corpus, self.split, self.taking = model, corpus, split, taking
+        self.model, self.text, self.lines = model, text, lines
         self.plan, self.group = plan, group
         self.kind: Kind = kind
         self.products: Products = products
@@ -194,14 +144,14 @@ class Fitting:
 
     def _passages(self) -> dict[str, Passages]:
         """Passes to run: held-out ones first, so that progress can be judged as it comes."""
-        fitted, chosen = self.split.fit, ()
+        fitted, chosen = self.lines.fit, ()
         if self.kind == "ridge":  # its strength is chosen on lines of their own
-            fitted, chosen = _apart(self.split.fit)
-        sets = {"score": self.split.score, "choice": chosen, "fit": fitted}
+            fitted, chosen = _apart(self.lines.fit)
+        sets = {"score": self.lines.score, "choice": chosen, "fit": fitted}
         found: dict[str, Passages] = {}
         for name, lines in sets.items():
             if lines:
-                every = passages(self.model, self.corpus, lines=lines, **self.taking)
+                every = passages(self.model, self.text, lines)
                 # in the order of the split, which was drawn: the first rows are like the last ones
                 found[name] = replace(every, passages=_in_order(every, lines))
         if "fit" not in found:
@@ -221,12 +171,13 @@ class Fitting:
     @cached_property
     def identity(self) -> str:
         """A hash of all that decides the sums: a saved state is of this fit or of another."""
+        how = self.model.run_settings
         said = {
             "weights": self.model.checkpoint.fingerprint,
             "config": settings_of(self.model.config),
-            "text": self.corpus.digest,
-            "dtypes": [str(self.model.dtype), self.run_dtype, self.products],
-            "batch_tokens": self.batch_tokens,  # what was read is counted in batches
+            "text": self.text.digest,
+            "dtypes": [str(self.model.dtype), how.dtype, self.products],
+            "batch_tokens": how.batch_tokens,  # what was read is counted in batches
             "plan": self.plan.targets,
             "group": asdict(self.group),
         }
@@ -318,7 +269,7 @@ class Fitting:
             each.passages,
             layers=layers,
             parts=PARTS if len(layers) < len(self.plan.spaces) else (),
-            batch_tokens=self.batch_tokens,
+            batch_tokens=self.model.run_settings.batch_tokens,
             skip_batches=n_done,
             share=(self.group.rank, self.group.size),
             dtype=torch.float64 if self.model.dtype == torch.float64 else torch.float32,

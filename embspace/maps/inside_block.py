@@ -33,7 +33,10 @@ def inside(model: "Model", states: States, layer: int) -> Float[Tensor, "n d"]:
         raise ModelError(f"block {layer} of {model.name} shows no stream inside.")
     x = ends[0]
     if layer in states.layers and torch.equal(x, states.layers[layer]):
-        raise _parallel(model)
+        raise ModelError(
+            f"block {layer} of {model.name} runs attention and feed-forward side by side: it has no "
+            "stream between them."
+        )
     return x
 
 

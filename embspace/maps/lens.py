@@ -2,28 +2,28 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..checking import indices, known, positive
+from ..checking import indices, positive
 from ..errors import ModelError, TextError, VocabularyError
 from ..live.capture import States, capture_all
 from ..live.greedy import ends_of, steps
 from ..live.running import Running, run
-from ..text.corpus import Corpus
+from ..progress import Progress
 from ..text.passages import Encoder, Passage
+from ..text.text import AnyText
+from ..weights.run_settings import AS_USUAL
 from .decoding import Head
-from .fit import Progress
 from .inside_block import inside as stream_inside
 from .inside_block import parts_inside, passed_on
 from .lens_grid import INSIDE, Grid, Lens, Place
 from .lens_rows import Reading, read
 from .maps import Maps
-from .named import NAMED_OPTIONS, Asked, named_maps
+from .named import Asked, named_maps
 from .remembered import fitted
 
 if TYPE_CHECKING:
@@ -48,11 +48,10 @@ def lens(
     inside: bool = False,
     submodules: Maps | None = None,
     special: bool = True,
-    text: str | Path | Corpus | list[str] | None = None,
-    column: str | None = None,
+    text: AnyText | None = None,
+    rows: int | None = None,
     running: Running | None = None,
     progress: Progress | None = None,
-    **fit_options: Any,
 ) -> Lens:
     """Decode every state of a prompt through the whole head: softmax(head(norm(x A (+ b)))).
 
@@ -63,25 +62,24 @@ def lens(
     track: a word or id whose rank and probability are kept, in each spelling that is one token.
     generate: so many new tokens, greedily; the grid then has a column for each of them. inside:
     also after each block's attention, for maps through `submodules` (fitted now if None).
-    text, column, fit_options (rows, seed, positions, … of `fit`): of maps that are fitted now.
+    text: what maps are fitted on now (see `Text`); rows: so many lines of it at most.
     special: with the tokenizer's own special tokens, once. Natural logarithms; probabilities over
     the V named tokens. State L gives the model's own logits. running: a live model of these weights
     (`attach`), run in eval mode. Cost: one forward pass and one head
     product a state. [DIN] §4
-    Raises TextError, VocabularyError, MapsError, ModelError, EmbspaceError, and TypeError for an
-    unknown keyword.
+    Raises TextError, VocabularyError, MapsError, ModelError, EmbspaceError.
     """
-    known(fit_options, NAMED_OPTIONS, "lens")
     work = _Lensing(model, k, track, special, layers, inside)
     framed = work.encoded(prompt, goes_on=bool(generate))
     needed = None if layers is None else work.mapped()
-    looking = {"layers": needed, "prompt": prompt, "column": column, "progress": progress}
-    lenses, notes = named_maps(model, maps, text, **looking, **fit_options)
+    looking = {"layers": needed, "prompt": prompt, "rows": rows, "progress": progress}
+    lenses, notes = named_maps(model, maps, text, **looking)
     if inside and submodules is None and any(m is not None for m in lenses.values()):
-        fitting = {"column": column, "progress": progress, **fit_options}
-        submodules, _ = fitted(model, text, parts="submodules", **fitting)
+        submodules, _ = fitted(model, text, parts="submodules", rows=rows, progress=progress)
     if running is None:
-        running = run(model, dtype=model.dtype, attention="fast")
+        how = model.run_settings  # a prompt is read in the dtype of the arithmetic, if not told
+        dtype = model.dtype if how == AS_USUAL else how.torch_dtype
+        running = run(model, dtype=dtype, attention="fast", device_map=how.device_map)
     elif running.model.checkpoint.fingerprint != model.checkpoint.fingerprint:
         raise ModelError(
             f"the live model is {running.model.name}'s, not {model.name}'s: attach it to the "

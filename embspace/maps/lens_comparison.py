@@ -1,8 +1,7 @@
 """Several lenses on the same held-out positions: how good each is, and what it cost. [DIN] §4"""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,17 +9,16 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..checking import indices
-from ..checking import seed as checked_seed
 from ..errors import MapsError, TextError
 from ..intervals import Bootstrap
-from ..live.capture import BATCH_TOKENS, States, capture
-from ..live.running import run
+from ..live.capture import States, read_text
+from ..live.running import start_model
+from ..progress import Progress
 from ..results import Result
-from ..text.corpus import Corpus, default_corpus, mark_of, read_corpus
-from ..text.passages import Encoder, Passages, Positions, passages
-from ..text.splits import split_lines
+from ..text.passages import Encoder, Passages, passages
+from ..text.splits import split
+from ..text.text import AnyText, Text, mark_of
 from .decoding import Head, identity, outcome_of, through
-from .fit import RUN_DTYPES, Progress
 from .lens_rows import SLICE
 from .maps import Maps
 from .named import Asked, named_maps
@@ -93,68 +91,42 @@ class LensComparison(Result):
 def compare_lenses(
     model: "Model",
     lenses: "Asked | Iterable[Asked]" = DEFAULT,
-    text: str | Path | Corpus | list[str] | None = None,
+    text: AnyText | None = None,
     *,
-    lines: Iterable[int] | None = None,
     layers: Sequence[int] | None = None,
     rows: int | None = None,
-    column: str | None = None,
-    positions: Positions = "random",
-    max_tokens: int | None = None,
-    special: bool = True,
-    skip_first: int = 0,
-    seed: int = 0,
-    run_dtype: str = "float32",
-    batch_tokens: int = BATCH_TOKENS,
     progress: Progress | None = None,
 ) -> LensComparison:
     """KL, cross-entropy, Precision@k and Surprisal of several lenses on identical positions.
 
     lenses: "id", "mat", "affine", "refined" (fitted now on three quarters of the text), files or
-    Maps. lines: which to score; by default up to 1,000 of the held-out quarter. Lines that any of
-    the lenses was fitted on are never scored. layers: 0 … L-1 unless given.
-    rows: fit on so many lines at most. positions, max_tokens, special, skip_first, seed: see
-    `passages`. Intervals: over texts (see `intervals`).
+    Maps. text: scored are the lines it holds out; by default up to 1,000 of a quarter. Lines that
+    any of the lenses was fitted on are never scored. layers: 0 … L-1 unless given.
+    rows: fit on so many lines at most. Intervals: over texts (see `intervals`).
     Raises TextError, MapsError, ModelError.
     """
-    corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
-    taking = {
-        "positions": positions,
-        "max_tokens": max_tokens,
-        "special": special,
-        "skip_first": skip_first,
-        "seed": checked_seed(seed),
-    }
-    batching = {"run_dtype": run_dtype, "batch_tokens": batch_tokens}
-    asked = None if lines is None else tuple(lines)
-    split = split_lines(corpus, score=asked, seed=seed)
-    how: dict[str, Any] = {"rows": rows} if rows else {}
-    how |= {} if asked is None else {"lines": split.fit, "held_out": split.score}
+    text = Text.of(text, model)
+    lines = split(text)
+    asked = isinstance(text.held_out, tuple)
     # without given lines `fit` draws the same split, so that remembered maps are found again
+    here = replace(text, fit=lines.fit, held_out=lines.score) if asked else text
     layers = None if layers is None else sorted(set(indices(layers, model.n_layers, "layer")))
-    how |= {"layers": layers, "progress": progress}
-    found, notes = named_maps(model, lenses, corpus, **how, **taking, **batching)
-    chosen = _unseen(corpus, split.score, found.values())
-    taken = passages(model, corpus, lines=chosen if asked else chosen[:MOST_ROWS], **taking)
-    work = _Comparing(model, found, layers, corpus, taken)
-    running = run(model, dtype=RUN_DTYPES[run_dtype], attention="fast")
-    read = 0
-    for states in capture(running, taken.passages, batch_tokens=batch_tokens):
+    found, notes = named_maps(model, lenses, here, layers=layers, rows=rows, progress=progress)
+    chosen = _unseen(text, lines.score, found.values())
+    taken = passages(model, text, chosen if asked else chosen[:MOST_ROWS])
+    work = _Comparing(model, found, layers, text, taken)
+    running = start_model(model)
+    for states in read_text(running, taken, progress=progress):
         work.add(states)
-        read += states.n_tokens
-        if progress:
-            progress("score", read, taken.n_tokens)
-    changes, changed = batch_changes(running, taken.passages, **batching)
-    said = (*notes, *split.notes, *taken.notes(), *work.notes(), *changed)
-    return work.result(record_of(corpus, taken, **batching) | changes, said)
+    changes, changed = batch_changes(running, taken.passages)
+    said = (*notes, *lines.notes, *taken.notes(), *work.notes(), *changed)
+    return work.result(record_of(model, taken) | changes, said)
 
 
-def _unseen(
-    corpus: Corpus, lines: tuple[int, ...], lenses: Iterable[Maps | None]
-) -> tuple[int, ...]:
+def _unseen(text: Text, lines: tuple[int, ...], lenses: Iterable[Maps | None]) -> tuple[int, ...]:
     """Lines that no lens was fitted on, in the order drawn."""
     marks = {mark for maps in lenses if maps for mark in maps.about.get("marks") or ()}
-    kept = tuple(i for i in lines if mark_of(corpus.lines[i]) not in marks)
+    kept = tuple(i for i in lines if mark_of(text.lines[i]) not in marks)
     if not kept:
         raise TextError("every line to score was fitted by one of the lenses: give other text.")
     return kept
@@ -168,13 +140,13 @@ class _Comparing:
         model: "Model",
         lenses: Mapping[str, Maps | None],
         layers: Sequence[int] | None,
-        corpus: Corpus,
+        text: Text,
         taken: Passages,
     ) -> None:
-        self.model, self.lenses, self.corpus, self.taken = model, lenses, corpus, taken
+        self.model, self.lenses, self.text, self.taken = model, lenses, text, taken
         self.head = Head(model)
         self.layers = _layers(model, lenses, layers)
-        self.targets = _targets(model, corpus, taken)
+        self.targets = _targets(model, text, taken)
         self.lines: list[Tensor] = []
         self.found: dict[tuple[str, int], list[dict[str, Tensor]]] = {
             (name, l): [] for name in lenses for l in self.layers
@@ -243,7 +215,7 @@ def _layers(
     return chosen
 
 
-def _targets(model: "Model", corpus: Corpus, taken: Passages) -> dict[tuple[int, int], int]:
+def _targets(model: "Model", text: Text, taken: Passages) -> dict[tuple[int, int], int]:
     """(line, position) -> the token really there: the next one, or the one under the mask.
 
     Positions after which a text has no token of its own are missing.
@@ -254,7 +226,7 @@ def _targets(model: "Model", corpus: Corpus, taken: Passages) -> dict[tuple[int,
     shift = 1 if model.family.causal else 0
     named = len(model.vocabulary)
     for passage in taken.passages:
-        framed = encoder.framed(encoder.encode([corpus.lines[passage.line]])[0])
+        framed = encoder.framed(encoder.encode([text.lines[passage.line]])[0])
         for at in passage.keep:
             place = at + shift
             if place < framed.first + framed.n and framed.ids[place] < named:

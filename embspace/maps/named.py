@@ -11,17 +11,16 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from ..cache import cache_folder, read_json, write_atomically
-from ..checking import known as check_known
 from ..errors import EmbspaceError, MapsError
-from ..text.corpus import Corpus, default_corpus, read_corpus
+from ..progress import Progress
+from ..text.text import AnyText, Text
 from ..version import __version__
 from ..weights.aliases import bundled
 from ..weights.json_files import path_of
-from .fit import Progress
 from .imported import read_maps
 from .maps import Maps, too_few
 from .refine import refine
-from .remembered import ENDING, FIT_OPTIONS, fitted
+from .remembered import ENDING, fitted
 
 if TYPE_CHECKING:
     from ..weights.model import Model
@@ -29,42 +28,36 @@ if TYPE_CHECKING:
 IDENTITY = "id"
 FITTED = ("mat", "affine", "ridge", "refined")  # what can be fitted here, by name
 Asked = str | Path | Maps | None
-DECIDED = ("kind", "parts", "pairs", "keep", "state", "resume", "group", "on_check")
-NAMED_OPTIONS = tuple(name for name in FIT_OPTIONS if name not in DECIDED)
 
 
 def named_maps(
     model: "Model",
     asked: "Asked | Iterable[Asked]",
-    text: str | Path | Corpus | list[str] | None = None,
+    text: AnyText | None = None,
     *,
     layers: Sequence[int] | None = None,
     prompt: str | None = None,
-    column: str | None = None,
+    rows: int | None = None,
     progress: Progress | None = None,
-    **options: Any,
 ) -> tuple[dict[str, Maps | None], tuple[str, ...]]:
     """(name -> maps, None for the identity; sentences about what was fitted now).
 
     asked: "id", a kind to fit, a file, Maps, or several of these; None means "id", and "mat" where
     there is a text to fit it on at once: a given one, or for a sample our own.
     layers: the ones that are needed, for refining takes its time for each (all). prompt: what is
-    read through them; it is said where the text to fit holds it. column: of a table of texts.
-    options: of `fit`, where something is fitted. Raises MapsError and what `fit` raises, and
-    TypeError for an option that it does not take, whether or not something is fitted.
+    read through them; it is said where the text to fit holds it. rows: fit so many lines at most.
+    Raises MapsError and what `fit` raises.
     """
-    check_known(options, NAMED_OPTIONS, "named_maps")
-    corpus: Corpus | None = None
+    read: Text | None = None
     found: dict[str, Maps | None] = {}
     several, notes = _by_default(model, text) if asked is None else (_several(asked), [])
     for one in several:
         if isinstance(one, str) and one == IDENTITY:
             found[IDENTITY] = None
         elif isinstance(one, str) and one in FITTED:
-            if corpus is None:
-                corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
-            how = {"layers": layers, "progress": progress, **options}
-            found[one], note = fitted_now(model, one, corpus, **how)
+            read = read or Text.of(text, model)
+            how = {"layers": layers, "rows": rows, "progress": progress}
+            found[one], note = fitted_now(model, one, read, **how)
             notes.append(note)
         elif one is None:
             raise MapsError(f"name each lens: id, {', '.join(FITTED)}, or a file of maps.")
@@ -74,8 +67,8 @@ def named_maps(
     fits = [maps for maps in found.values() if maps is not None]
     for maps in fits:
         notes += too_few(int(maps.about.get("rows") or maps.d), maps.d)
-    if corpus and prompt and any(prompt in line for line in corpus.lines):
-        notes.append(f"The prompt stands in {corpus.source}: maps may have been fitted on it.")
+    if read and prompt and any(prompt in line for line in read.lines):
+        notes.append(f"The prompt stands in {read.source}: maps may have been fitted on it.")
     if not found:
         raise MapsError(f"no lens was given: use id, {', '.join(FITTED)}, or a file of maps.")
     return found, tuple(dict.fromkeys(notes))
@@ -97,30 +90,30 @@ def _by_default(model: "Model", text: Any) -> tuple[list[Any], list[str]]:
 def fitted_now(
     model: "Model",
     kind: str,
-    corpus: Corpus,
+    text: Text,
     *,
     layers: Sequence[int] | None = None,
+    rows: int | None = None,
     progress: Progress | None = None,
-    **options: Any,
 ) -> tuple[Maps, str]:
     """Maps of a kind fitted on a text, remembered from before where they were; and a sentence.
 
     layers: to refine, where that is the kind.
     """
     start = time.monotonic()
-    base = "mat" if kind == "refined" else kind
-    maps, known = fitted(model, corpus, kind=base, progress=progress, **options)
+    base: Any = "mat" if kind == "refined" else kind
+    maps, known = fitted(model, text, kind=base, rows=rows, progress=progress)
     maps = _timed(maps, None if known else time.monotonic() - start)
     if kind == "refined":
         start, before = time.monotonic(), maps.about["seconds"]
-        maps, known = _refined(model, maps, corpus, layers, progress)
+        maps, known = _refined(model, maps, text, layers, progress)
         took = time.monotonic() - start + before if not known and before is not None else None
         maps = _timed(maps, took)
     seconds = maps.about["seconds"]
     how = "remembered from an earlier run"
     if not known:
         how = "fitted now" + ("" if seconds is None else f" in {seconds:.1f} s")
-    return maps, f"{kind}: {how}, on {maps.about['rows']} rows of {corpus.source}."
+    return maps, f"{kind}: {how}, on {maps.about['rows']} rows of {text.source}."
 
 
 def _timed(maps: Maps, seconds: float | None) -> Maps:
@@ -146,7 +139,7 @@ def _digest(maps: Maps) -> str:
 def _refined(
     model: "Model",
     maps: Maps,
-    corpus: Corpus,
+    text: Text,
     layers: Sequence[int] | None,
     progress: Progress | None,
 ) -> tuple[Maps, bool]:
@@ -160,7 +153,7 @@ def _refined(
             except EmbspaceError:  # damaged: refine again
                 with suppress(OSError):
                     known.unlink()
-    found = refine(model, maps, corpus, layers=layers, progress=progress)
+    found = refine(model, maps, text, layers=layers, progress=progress)
     with suppress(EmbspaceError, OSError):  # a read-only or full cache
         path.parent.mkdir(parents=True, exist_ok=True)
         found.save(path)

@@ -9,7 +9,6 @@ the very rows that map was fitted on, those of a tenth of their texts kept apart
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,14 +18,14 @@ from torch import Tensor
 from ..checking import indices, positive
 from ..checking import seed as checked_seed
 from ..errors import EmbspaceError, MapsError, ModelError, ResourceError, TextError
-from ..live.capture import BATCH_TOKENS, States, capture_all
-from ..live.running import run
+from ..live.capture import States, capture_all
+from ..live.running import start_model
 from ..memory import free_memory, gigabytes
-from ..text.corpus import Corpus, default_corpus, mark_of, read_corpus
+from ..progress import Progress
 from ..text.passages import passages
+from ..text.text import AnyText, Text, mark_of
 from .assemble import MOST_MARKS
 from .decoding import Head, why_no_head
-from .fit import RUN_DTYPES, Progress
 from .lens_rows import SLICE
 from .maps import Maps
 
@@ -34,22 +33,19 @@ if TYPE_CHECKING:
     from ..weights.model import Model
 
 EPOCHS, BATCH, RATE = 5, 64, 1e-3
+AS_FITTED = ("positions", "max_tokens", "skip_first", "seed")
 KEPT_APART = 0.1  # of the texts: their rows only tell when to stop
-TAKING = ("positions", "max_tokens", "skip_first", "seed")
 
 
 def refine(
     model: "Model",
     maps: Maps,
-    text: str | Path | Corpus | list[str] | None = None,
+    text: AnyText | None = None,
     *,
     layers: Sequence[int] | None = None,
     epochs: int = EPOCHS,
     rate: float = RATE,
     batch: int = BATCH,
-    seed: int = 0,
-    column: str | None = None,
-    run_dtype: str = "float32",
     progress: Progress | None = None,
 ) -> Maps:
     """Maps to the last state that lower KL(p_model ‖ softmax(head(x A + b))), started from `maps`.
@@ -64,10 +60,10 @@ def refine(
     Raises MapsError, TextError, ResourceError, ModelError.
     """
     maps.require(model)
-    corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
+    text = Text.of(text, model)
     wanted = _wanted(maps, layers)
-    states = _states(model, maps, corpus, wanted, run_dtype, progress)
-    work = _Refining(model, maps, states, wanted, positive(batch, "batch"), rate, seed)
+    states = _states(model, maps, text, wanted, progress)
+    work = _Refining(model, maps, states, wanted, positive(batch, "batch"), rate, text.seed)
     work.run(positive(epochs, "epochs"), progress)
     return work.result()
 
@@ -104,28 +100,23 @@ def _wanted(maps: Maps, layers: Iterable[int] | None) -> list[int]:
 
 
 def _states(
-    model: "Model",
-    maps: Maps,
-    corpus: Corpus,
-    layers: list[int],
-    run_dtype: str,
-    progress: Progress | None,
+    model: "Model", maps: Maps, text: Text, layers: list[int], progress: Progress | None
 ) -> States:
     """The rows that the maps were fitted on, taken again at the same positions."""
-    marks = set(maps.about.get("marks") or ())
-    lines = [i for i, line in enumerate(corpus.lines) if mark_of(line) in marks]
-    if not lines or maps.about.get("text_hash") != corpus.digest:
+    about = maps.about
+    marks = set(about.get("marks") or ())
+    lines = [i for i, line in enumerate(text.lines) if mark_of(line) in marks]
+    if not lines or about.get("text_hash") != text.digest:
         raise TextError(
-            f"the maps were fitted on {maps.about.get('text')} (hash "
-            f"{maps.about.get('text_hash')}), not on {corpus.source} (hash {corpus.digest}): "
+            f"the maps were fitted on {about.get('text')} (hash "
+            f"{about.get('text_hash')}), not on {text.source} (hash {text.digest}): "
             "refine on the same text."
         )
-    if maps.about.get("positions") == "given":
+    if about.get("positions") == "given":
         raise TextError("the maps were fitted at given positions, which their record lacks.")
-    options = {name: maps.about[name] for name in TAKING if name in maps.about}
-    taken = passages(
-        model, corpus, lines=lines, special=maps.about.get("special_tokens", True), **options
-    )
+    as_fitted = {name: about[name] for name in AS_FITTED if name in about}
+    special = about.get("special_tokens", True)
+    taken = passages(model, replace(text, special=special, **as_fitted), lines)
     needed = 4 * taken.n_rows * model.d * (len(layers) + 1) * 2 + 16 * len(layers) * model.d**2
     free = free_memory(model.device)
     if needed > free:
@@ -135,9 +126,7 @@ def _states(
         )
     if progress:
         progress("states to refine on", 0, 1)
-    running = run(model, dtype=RUN_DTYPES[run_dtype], attention="fast")
-    every = [*layers, model.n_layers]
-    return capture_all(running, taken.passages, layers=every, batch_tokens=BATCH_TOKENS)
+    return capture_all(start_model(model), taken.passages, layers=[*layers, model.n_layers])
 
 
 @dataclass

@@ -1,58 +1,57 @@
 """Maps that were fitted on the spot, remembered by the content of all that decides them."""
 
 import hashlib
-import inspect
 import json
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..cache import cache_folder
-from ..checking import known as check_known
 from ..errors import EmbspaceError, MapsError
-from ..text.corpus import Corpus, default_corpus, read_corpus
+from ..progress import Progress
+from ..text.text import AnyText, Text
 from ..version import __version__
 from ..weights.settings import beside
-from .fit import Progress, fit
+from .fit import fit
 from .maps import Maps
+from .solve import Kind
 
 if TYPE_CHECKING:
     from ..weights.model import Model
 
 ENDING = ".safetensors"
-DEFAULTS = {
-    name: one.default
-    for name, one in inspect.signature(fit).parameters.items()
-    if one.kind is one.KEYWORD_ONLY and name not in ("column", "progress")
-}
-FIT_OPTIONS = tuple(DEFAULTS)
 
 
 def fitted(
     model: "Model",
-    text: str | Path | Corpus | list[str] | None = None,
+    text: AnyText | None = None,
     *,
-    column: str | None = None,
+    kind: Kind = "mat",
+    pairs: str = "final",
+    parts: Literal["blocks", "submodules", "both"] = "blocks",
+    ridge: float | None = None,
+    rows: int | None = None,
     progress: Progress | None = None,
-    **options: Any,
 ) -> tuple[Maps, bool]:
     """(maps of `fit` with these options, whether they were remembered from before).
 
     The key holds the hashes of the weights, of config and tokenizer, and of the sentences, every
     option and the version, so that nothing stale is ever found. A cache that cannot be written is
-    no hindrance. Raises what `fit` raises, and TypeError for an option that it does not take.
+    no hindrance. Raises what `fit` raises.
     """
-    check_known(options, FIT_OPTIONS, "fit")
-    corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
-    path = cache_folder("maps") / f"{_key(model, corpus, options)}{ENDING}"
+    text = Text.of(text, model)
+    options = {"kind": kind, "pairs": pairs, "parts": parts, "ridge": ridge, "rows": rows}
+    path = cache_folder("maps") / f"{_key(model, text, options)}{ENDING}"
     if path.is_file():
         try:
             return Maps.load(path, model), True
         except EmbspaceError:  # damaged: fit again
             with suppress(OSError):
                 path.unlink()
-    maps = fit(model, corpus, progress=progress, **options)
+    how: Any = options | {"progress": progress}
+    maps = fit(model, text, **how)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         maps.save(path)
@@ -61,27 +60,18 @@ def fitted(
     return maps, False
 
 
-def _key(model: "Model", corpus: Corpus, options: dict[str, Any]) -> str:
+def _key(model: "Model", text: Text, options: dict[str, Any]) -> str:
+    taken = {name: value for name, value in vars(text).items() if name not in ("lines", "source")}
     said = {
         "weights": model.checkpoint.contents,
         "beside": beside(model.folder),
         "dtype": str(model.dtype),
-        "text": corpus.digest,
-        "options": _told(options),
+        "run": asdict(model.run_settings),
+        "text": taken | {"digest": text.digest},
+        "options": options,
         "version": __version__,
     }
-    return hashlib.sha256(json.dumps(said, default=_plain).encode()).hexdigest()[:24]
-
-
-def _told(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that are not the default, so that saying a default changes no key."""
-    said = {n: options[n] for n in sorted(options)}
-    return {n: v for n, v in said.items() if type(v) is not type(DEFAULTS[n]) or v != DEFAULTS[n]}
-
-
-def _plain(value: Any) -> Any:
-    """Ranges and tuples as lists."""
-    return list(value)
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:24]
 
 
 def remembered() -> list[Path]:

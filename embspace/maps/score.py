@@ -1,24 +1,24 @@
 """How good maps are on text they were not fitted on, beside the identity. [DIN] §3-4"""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..checking import indices
-from ..checking import seed as checked_seed
 from ..errors import EmbspaceError, MapsError, TextError
 from ..intervals import Bootstrap, Interval
-from ..live.capture import BATCH_TOKENS, capture
-from ..live.running import run
+from ..live.capture import read_text
+from ..live.running import start_model
+from ..progress import Progress
 from ..results import Result
-from ..text.corpus import Corpus, default_corpus, mark_of, read_corpus
-from ..text.passages import Passages, Positions, passages
-from ..text.splits import HELD_OUT, different, split_lines
+from ..text.passages import Passages, passages
+from ..text.splits import different, split
+from ..text.text import AnyText, Text, mark_of
 from .decoding import Comparison, Outcome, identity, through, why_no_head
-from .fit import RUN_DTYPES, Progress, fit
+from .fit import fit
 from .imported import read_maps
 from .maps import Maps
 from .run_record import batch_changes, record_of
@@ -105,54 +105,37 @@ class Scores(Result):
 def score(
     model: "Model",
     maps: Maps | str | Path | None = None,
-    text: str | Path | Corpus | list[str] | None = None,
+    text: AnyText | None = None,
     *,
-    lines: Iterable[int] | None = None,
-    fit_lines: Iterable[int] | None = None,
     layers: Sequence[int] | None = None,
-    column: str | None = None,
     kind: Kind | None = None,
-    positions: Positions = "random",
-    max_tokens: int | None = None,
-    special: bool = True,
-    skip_first: int = 0,
-    seed: int = 0,
-    run_dtype: str = "float32",
-    batch_tokens: int = BATCH_TOKENS,
     progress: Progress | None = None,
 ) -> Scores:
     """r² of maps and of the identity for every pair; Precision@k, Surprisal and KL by layer.
 
     maps: fitted ones (or a file of them); None fits all pairs on the spot, on lines that are not
-    scored. lines: which to score (default: with maps, all that they were not fitted on; else a
-    quarter, drawn). layers: which to decode (default 0 … L-1). kind: of maps fitted here ("mat");
-    for more of a fit see `fit`. positions, max_tokens, special, skip_first, seed: see `passages`.
+    scored. text: scored are the lines that it holds out (default: with maps, all that they were
+    not fitted on; else a quarter, drawn). layers: which to decode (default 0 … L-1). kind: of maps
+    fitted here ("mat"); for more of a fit see `fit`.
     A model without prediction head gets r² only. Raises TextError, MapsError, ModelError.
     """
     require_own_kind(maps, kind)
-    corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
-    taking = {
-        "positions": positions,
-        "max_tokens": max_tokens,
-        "special": special,
-        "skip_first": skip_first,
-        "seed": checked_seed(seed),
-    }
+    text = Text.of(text, model)
     if maps is None:
-        how = {"kind": kind or "mat", "run_dtype": run_dtype, "batch_tokens": batch_tokens}
-        maps, chosen, notes = _fitted(model, corpus, lines, fit_lines, progress, how | taking)
-        known, notes = True, (*maps.about["notes"], *notes)
+        lines = split(text)
+        here = replace(text, fit=lines.fit, held_out=lines.score)
+        maps = fit(model, here, kind=kind or "mat", pairs="all", keep="final", progress=progress)
+        chosen, known, notes = lines.score, True, (*maps.about["notes"], *lines.notes)
     else:
         maps = maps.require(model) if isinstance(maps, Maps) else read_maps(maps, model)
         if any(not pair.source.isdigit() for pair in maps.pairs):
             raise MapsError("these maps are of sub-modules, not of states: see `submodules`.")
-        chosen, notes = _unseen(corpus, maps, lines)
+        chosen, notes = _unseen(text, maps)
         known, notes = False, (*maps.recalled, *notes)
-    taken = passages(model, corpus, lines=chosen, **taking)
+    taken = passages(model, text, chosen)
     work = _Scoring(model, maps, layers, need_r2=not known)
-    work.run(taken, run_dtype, batch_tokens, progress)
-    record = record_of(corpus, taken, run_dtype=run_dtype, batch_tokens=batch_tokens)
-    return work.result(record, (*notes, *taken.notes()))
+    work.run(taken, progress)
+    return work.result(record_of(model, taken), (*notes, *taken.notes()))
 
 
 def require_own_kind(maps: Any, kind: str | None) -> None:
@@ -163,42 +146,24 @@ def require_own_kind(maps: Any, kind: str | None) -> None:
         )
 
 
-def _fitted(
-    model: "Model",
-    corpus: Corpus,
-    lines: Iterable[int] | None,
-    fit_lines: Iterable[int] | None,
-    progress: Progress | None,
-    how: dict[str, Any],
-) -> tuple[Maps, tuple[int, ...], tuple[str, ...]]:
-    """Maps of all pairs fitted on lines that are not scored, and the lines to score."""
-    split = split_lines(corpus, fit=fit_lines, score=lines, share=HELD_OUT, seed=how["seed"])
-    how = {"pairs": "all", "keep": "final", "progress": progress} | how
-    maps = fit(model, corpus, lines=split.fit, held_out=split.score, **how)
-    return maps, split.score, split.notes
-
-
-def _unseen(
-    corpus: Corpus, maps: Maps, lines: Iterable[int] | None
-) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def _unseen(text: Text, maps: Maps) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Lines to score with given maps; those the maps were fitted on are left out or named."""
     fitted = set(maps.about.get("marks") or ())
     unknown = () if fitted else ("It is not recorded which lines the maps were fitted on.",)
-    if lines is not None:
-        chosen = tuple(lines)
-        for i in indices(chosen, len(corpus), "line", error=TextError):
-            del i
-        again = sum(mark_of(corpus.lines[i]) in fitted for i in chosen)
+    if isinstance(text.held_out, tuple):
+        chosen = text.held_out
+        indices(chosen, len(text), "line", error=TextError)
+        again = sum(mark_of(text.lines[i]) in fitted for i in chosen)
         said = (
             f"{again} of the {len(chosen)} lines were also fitted: their scores are not held out."
         )
-        twice = len(chosen) - len(different(corpus, chosen))
+        twice = len(chosen) - len(different(text, chosen))
         repeated = f"{twice} of the {len(chosen)} lines repeat others: intervals are too narrow."
         return chosen, (*((said,) if again else unknown), *((repeated,) if twice else ()))
-    kept = tuple(different(corpus, range(len(corpus)), fitted))
+    kept = tuple(different(text, range(len(text)), fitted))
     if not kept:
-        raise TextError(f"the maps were fitted on every line of {corpus.source}: give other text.")
-    left_out = len(corpus) - len(kept)
+        raise TextError(f"the maps were fitted on every line of {text.source}: give other text.")
+    left_out = len(text) - len(kept)
     said = f"{left_out} lines that the maps were fitted on, or that came before, were left out."
     return kept, ((said,) if left_out else unknown)
 
@@ -225,26 +190,18 @@ class _Scoring:
         self.comparison = None if self.reason else Comparison(model, lenses, self.layers)
         self.rows = 0
 
-    def run(
-        self, taken: Passages, run_dtype: str, batch_tokens: int, progress: Progress | None
-    ) -> None:
+    def run(self, taken: Passages, progress: Progress | None) -> None:
         """Capture, sum and decode batch by batch."""
         if self.sums is None and self.comparison is None:
             return
-        running = run(self.model, dtype=RUN_DTYPES[run_dtype], attention="fast")
-        n_read = 0
-        dtype = torch.float64 if self.model.dtype == torch.float64 else torch.float32
-        for states in capture(running, taken.passages, batch_tokens=batch_tokens, dtype=dtype):
+        running = start_model(self.model)
+        for states in read_text(running, taken, progress=progress):
             if self.sums is not None:
                 self.sums.add({str(l): x for l, x in states.layers.items()})
             if self.comparison is not None:
                 self.comparison.add(states)
-            n_read += states.n_tokens
-            if progress:
-                progress("score", n_read, taken.n_tokens)
         if self.comparison is not None:
-            how = {"run_dtype": run_dtype, "batch_tokens": batch_tokens}
-            self.record, self.notes = batch_changes(running, taken.passages, **how)
+            self.record, self.notes = batch_changes(running, taken.passages)
 
     def result(self, record: dict[str, Any], notes: tuple[str, ...]) -> Scores:
         """All scores of the pass."""

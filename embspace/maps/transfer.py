@@ -1,19 +1,16 @@
 """Do maps fitted on one kind of text serve another? Fit on each, score on both. [DIN] App."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ..checking import seed as checked_seed
 from ..errors import ModelError, TextError
-from ..live.capture import BATCH_TOKENS
+from ..progress import Progress
 from ..results import Result
-from ..text.corpus import Corpus, mark_of, read_corpus
-from ..text.passages import Positions
-from ..text.splits import split_lines
+from ..text.splits import split
+from ..text.text import AnyText, Text, mark_of
 from .decoding import why_no_head
-from .fit import Progress, fit
+from .fit import fit
 from .run_record import CHANGED
 from .score import KS, LayerScore, score
 from .solve import Kind
@@ -95,63 +92,38 @@ class Transfer(Result):
 
 def transfer(
     model: "Model",
-    first: str | Path | Corpus | list[str],
-    second: str | Path | Corpus | list[str],
+    first: AnyText,
+    second: AnyText,
     *,
-    column: str | None = None,
-    held_out: float = 0.25,
     rows: int | None = None,
     layers: Iterable[int] | None = None,
     kind: Kind = "mat",
-    positions: Positions = "random",
-    max_tokens: int | None = None,
-    special: bool = True,
-    skip_first: int = 0,
-    seed: int = 0,
-    run_dtype: str = "float32",
-    batch_tokens: int = BATCH_TOKENS,
     progress: Progress | None = None,
 ) -> Transfer:
     """Fit maps on each of two texts and score both on held-out lines of each.
 
     Both fits see equally many rows, so that a difference is of the kind of text. rows: at most so
-    many lines of each to fit; positions, max_tokens, special, skip_first, seed: see `passages`.
-    Raises TextError, ModelError for a model without prediction head.
+    many lines of each to fit. Raises TextError, ModelError for a model without prediction head.
     """
     reason = why_no_head(model)
     if reason:
         raise ModelError(reason)
     layers = None if layers is None else list(layers)
-    corpora = _apart(read_corpus(first, column=column), read_corpus(second, column=column))
-    taking = {
-        "positions": positions,
-        "max_tokens": max_tokens,
-        "special": special,
-        "skip_first": skip_first,
-        "seed": checked_seed(seed),
-    }
-    running = {"run_dtype": run_dtype, "batch_tokens": batch_tokens, "progress": progress}
-    splits = {c.source: split_lines(c, share=held_out, seed=seed) for c in corpora}
-    n = min(rows or 1 << 62, *(len(split.fit) for split in splits.values()))
-    how: dict[str, Any] = {"held_out": 0.0, **taking, **running}
-    maps = {
-        c.source: fit(model, c, kind=kind, lines=splits[c.source].fit[:n], **how) for c in corpora
-    }
+    texts = _apart(Text.read(first), Text.read(second))
+    splits = {text.source: split(text) for text in texts}
+    n = min(rows or 1 << 62, *(len(lines.fit) for lines in splits.values()))
+    maps = {}
+    for text in texts:
+        here = replace(text, fit=splits[text.source].fit[:n], held_out=0.0)
+        maps[text.source] = fit(model, here, kind=kind, progress=progress)
     scores, identity, notes = {}, {}, []
     record: dict[str, Any] = {}
     changes: dict[str, Any] = {}
-    for corpus in corpora:
-        on = corpus.source
+    for text in texts:
+        on = text.source
+        here = replace(text, held_out=splits[on].score)
         for name, each in maps.items():
-            found = score(
-                model,
-                each,
-                corpus,
-                lines=splits[on].score,
-                layers=layers,
-                **taking,
-                **running,
-            )
+            found = score(model, each, here, layers=layers, progress=progress)
             scores[name, on] = found.layers[each.kind]
             identity[on] = found.layers["id"]
             notes += found.notes
@@ -160,11 +132,11 @@ def transfer(
         "rows_fitted": n,
         "kind": kind,
         **{name: record[name] for name in RECORDED},
-        "text_hashes": {c.source: c.digest for c in corpora},
+        "text_hashes": {c.source: c.digest for c in texts},
         **({CHANGED: changes} if any(changes.values()) else {}),
     }
     return Transfer(
-        tuple(c.source for c in corpora),
+        tuple(c.source for c in texts),
         scores,
         identity,
         settings,
@@ -173,11 +145,11 @@ def transfer(
     )
 
 
-def _apart(first: Corpus, second: Corpus) -> tuple[Corpus, Corpus]:
+def _apart(first: Text, second: Text) -> tuple[Text, Text]:
     """The two texts under different names and without common lines."""
     marks = {mark_of(line) for line in first.lines}
     lines = tuple(line for line in second.lines if mark_of(line) not in marks)
     if not lines:
         raise TextError(f"{first.source} and {second.source} hold the same text.")
     name = second.source if second.source != first.source else f"{second.source} (2)"
-    return first, Corpus(lines, name)
+    return first, replace(second, lines=lines, source=name)

@@ -1,26 +1,25 @@
 """Alternate blocks of a model with jumps by its maps, and measure what is left of it. [DIN] §6"""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..checking import indices, positive
-from ..checking import seed as checked_seed
 from ..errors import MapsError
 from ..intervals import Bootstrap, Interval
-from ..live.capture import BATCH_TOKENS, capture
-from ..live.running import Running, run
-from ..maps.fit import RUN_DTYPES, Progress
+from ..live.capture import capture
+from ..live.running import Running, start_model
 from ..maps.maps import Maps
 from ..maps.run_record import batch_changes, record_of
 from ..maps.score import plan_of, r2_of_pairs, require_own_kind
 from ..maps.solve import Kind
 from ..maps.sums import Sums
+from ..progress import Progress
 from ..results import Result
-from ..text.corpus import Corpus, default_corpus, read_corpus
-from ..text.passages import Passages, Positions, passages
+from ..text.passages import Passages, passages
+from ..text.text import AnyText, Text
 from .beam_search import beam_search
 from .halves import halves
 from .jumps import Jumped, Jumping
@@ -115,23 +114,14 @@ class Alternation(Result):
 def alternate(
     model: "Model",
     maps: Maps | str | Path | None = None,
-    text: str | Path | Corpus | list[str] | None = None,
+    text: AnyText | None = None,
     *,
     schedules: str | Sequence[str] = FAMILIES,
     budgets: Sequence[int] | None = None,
     beam: int = BEAM,
     tries: int | None = None,
-    lines: Iterable[int] | None = None,
     rows: int | None = None,
-    column: str | None = None,
     kind: Kind | None = None,
-    positions: Positions = "random",
-    max_tokens: int | None = None,
-    special: bool = True,
-    skip_first: int = 0,
-    seed: int = 0,
-    run_dtype: str = "float32",
-    batch_tokens: int = BATCH_TOKENS,
     progress: Progress | None = None,
 ) -> Alternation:
     """Precision@1 of schedules of real blocks and jumps that end at L, against blocks run.
@@ -148,7 +138,7 @@ def alternate(
     budgets: numbers of blocks run that single, r2 and best are shown at (default all). Maps of all
     pairs are needed; None fits them, given ones get their r² anew on calibration rows. Calibration
     (r², beam) and scoring lines are apart, both of at most `rows` lines. kind: of maps fitted here
-    ("mat"); positions, max_tokens, special, skip_first, seed: see `passages`. [DIN] §6
+    ("mat"). [DIN] §6
     Raises TextError, MapsError, ModelError, EmbspaceError.
     """
     require_own_kind(maps, kind)
@@ -156,33 +146,23 @@ def alternate(
     asked = [schedules] if isinstance(schedules, str) else list(schedules)
     names = dict(parsed(name, n_layers) for name in asked)
     shown = set(range(n_layers + 1)) if budgets is None else _budgets(budgets, n_layers)
-    corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
-    taking = {
-        "positions": positions,
-        "max_tokens": max_tokens,
-        "special": special,
-        "skip_first": skip_first,
-        "seed": checked_seed(seed),
-    }
-    batching = {"run_dtype": run_dtype, "batch_tokens": batch_tokens}
-    how = {"lines": lines, "rows": rows, "progress": progress, "pairs": "all"}
-    half = halves(model, corpus, maps, kind=kind or "mat", **how, **taking, **batching)
+    text = Text.of(text, model)
+    how = {"rows": rows, "pairs": "all", "progress": progress}
+    half = halves(model, text, maps, kind=kind or "mat", **how)
     require_all_pairs(half.maps)
     sides = {"calibration": half.calibration, "scoring": half.scoring}
-    taken = {
-        side: passages(model, corpus, lines=chosen, **taking) for side, chosen in sides.items()
-    }
-    running = run(model, dtype=RUN_DTYPES[run_dtype], attention="fast")
+    taken = {side: passages(model, text, chosen) for side, chosen in sides.items()}
+    running = start_model(model)
     r2 = (
         r2_of_maps(half.maps)
         if maps is None
-        else calibrated(running, half.maps, taken["calibration"], batch_tokens)
+        else calibrated(running, half.maps, taken["calibration"])
     )  # the own r² of given maps may be of rows that are scored here
-    work = _Alternating(Jumping(running, half.maps), taken, r2, batch_tokens, progress)
+    work = _Alternating(Jumping(running, half.maps), taken, r2, progress)
     entries = _named(names, r2, shown, n_layers)
     if "best" in names:
         entries += work.best(shown, positive(beam, "beam"), tries)
-    changes, said = batch_changes(running, taken["scoring"].passages, **batching)
+    changes, said = batch_changes(running, taken["scoring"].passages)
     settings = {
         "schedules": list(names),
         "kind": half.maps.kind,
@@ -190,12 +170,12 @@ def alternate(
         "tries": tries if "best" in names else None,
         "rows_calibration": taken["calibration"].n_rows,
         "rows_fitted": half.maps.about.get("rows"),
-        **record_of(corpus, taken["scoring"], **batching),
+        **record_of(model, taken["scoring"]),
         **changes,
     }
     notes = (*half.notes, *taken["scoring"].notes(), *_few(r2), *said)
     notes = (*notes, *(() if model.family.causal else (AT_MASKS,)))
-    scores = work.scores(entries, seed)
+    scores = work.scores(entries, text.seed)
     notes = (*notes, *work.lost)
     return Alternation(n_layers, scores, settings, tuple(dict.fromkeys(notes)), model.provenance)
 
@@ -220,14 +200,12 @@ def r2_of_maps(maps: Maps) -> dict[tuple[int, int], float]:
     }
 
 
-def calibrated(
-    running: Running, maps: Maps, taken: Passages, batch_tokens: int = BATCH_TOKENS
-) -> dict[tuple[int, int], float]:
+def calibrated(running: Running, maps: Maps, taken: Passages) -> dict[tuple[int, int], float]:
     """r² of every pair of layers on some rows; −1 where they tell none."""
     layers = [p for p in maps.pairs if p.source.isdecimal() and p.target.isdecimal()]
     of_layers = replace(maps, pairs=tuple(layers))
     sums = Sums(plan_of(of_layers), running.model.d, device=running.model.device)
-    for states in capture(running, taken.passages, batch_tokens=batch_tokens):
+    for states in capture(running, taken.passages):
         sums.add({str(l): x for l, x in states.layers.items()})
     found = {tuple(map(int, n.split("-"))): r2 for n, r2 in r2_of_pairs(of_layers, sums)[0].items()}
     return {(l, to): -1.0 if r2 is None else r2 for (l, to), r2 in found.items()}
@@ -291,18 +269,16 @@ class _Alternating:
         work: Jumping,
         taken: dict[str, Passages],
         r2: R2,
-        batch_tokens: int,
         progress: Progress | None,
     ) -> None:
         self.work, self.taken, self.r2 = work, taken, r2
-        self.batch_tokens, self.progress = batch_tokens, progress
+        self.progress = progress
         self.lost: list[str] = []  # a sentence about rows without numbers
 
     def _measure(self, schedules: Sequence[Schedule], side: str) -> list[Jumped]:
         return self.work.measure(
             schedules,
             self.taken[side],
-            batch_tokens=self.batch_tokens,
             what="search" if side == "calibration" else "score",
             progress=self.progress,
         )

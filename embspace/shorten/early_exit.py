@@ -1,6 +1,6 @@
 """Early exit, counted: what is saved by leaving early, and how often the answer stays. [DIN] §6"""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..checking import indices
-from ..checking import seed as checked_seed
 from ..errors import EmbspaceError
 from ..intervals import Bootstrap, spanned
-from ..live.capture import BATCH_TOKENS, capture
-from ..live.running import run
+from ..live.capture import read_text
+from ..live.running import start_model
 from ..maps.decoding import identity, through
-from ..maps.fit import RUN_DTYPES, Progress
 from ..maps.maps import Maps
 from ..maps.run_record import batch_changes, record_of
 from ..maps.score import require_own_kind
 from ..maps.solve import Kind
-from ..text.corpus import Corpus, default_corpus, read_corpus
-from ..text.passages import Positions, passages
+from ..progress import Progress
+from ..text.passages import passages
+from ..text.text import AnyText, Text
 from .exit_result import ExitChoice, ExitGain, ExitPoint, Exits
 from .exit_rules import FIRST, LAMBDAS, TAU, finite, histogram, margins, ranks_at
 from .halves import halves
@@ -38,22 +37,13 @@ RULES = ("fixed", "confidence")
 def exits(
     model: "Model",
     maps: Maps | str | Path | None = None,
-    text: str | Path | Corpus | list[str] | None = None,
+    text: AnyText | None = None,
     *,
     target: float = TARGET,
     lambdas: Sequence[float] | None = None,
     layers: Sequence[int] | None = None,
-    lines: Iterable[int] | None = None,
     rows: int | None = None,
-    column: str | None = None,
     kind: Kind | None = None,
-    positions: Positions = "random",
-    max_tokens: int | None = None,
-    special: bool = True,
-    skip_first: int = 0,
-    seed: int = 0,
-    run_dtype: str = "float32",
-    batch_tokens: int = BATCH_TOKENS,
     progress: Progress | None = None,
 ) -> Exits:
     """Blocks run against Precision@k when predictions leave early, through maps and the identity.
@@ -64,8 +54,7 @@ def exits(
     a causal model reads (a masked model reads on after t).
     The λ and the number of blocks for the `target` share of unchanged answers are chosen on half of
     the held-out lines, all figures are of the other half. layers: exits allowed there only;
-    rows: at most so many lines in each half. kind: of maps fitted here ("mat"). positions,
-    max_tokens, special, skip_first, seed: see `passages`.
+    rows: at most so many lines in each half. kind: of maps fitted here ("mat").
     One forward pass a text; memory does not grow with the number of λ. [DIN] §6
     Raises TextError, MapsError, ModelError.
     """
@@ -73,38 +62,24 @@ def exits(
     if not 0 < target <= 1:
         raise EmbspaceError(f"target must lie in 0 … 1, got {target}.")
     lambdas = LAMBDAS if lambdas is None else tuple(finite(lam) for lam in lambdas)
-    corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
+    text = Text.of(text, model)
     allowed = None if layers is None else indices(layers, model.n_layers, "layer")
-    taking = {
-        "positions": positions,
-        "max_tokens": max_tokens,
-        "special": special,
-        "skip_first": skip_first,
-        "seed": checked_seed(seed),
-    }
-    batching = {"run_dtype": run_dtype, "batch_tokens": batch_tokens}
-    how = {"lines": lines, "rows": rows, "progress": progress, "kind": kind or "mat"}
-    half = halves(model, corpus, maps, **how, **taking, **batching)
-    taken = passages(model, corpus, lines=(*half.calibration, *half.scoring), **taking)
+    half = halves(model, text, maps, rows=rows, kind=kind or "mat", progress=progress)
+    taken = passages(model, text, (*half.calibration, *half.scoring))
     watched = Watched(model, {half.maps.kind: through(half.maps), "id": identity})
-    running = run(model, dtype=RUN_DTYPES[run_dtype], attention="fast")
-    dtype = torch.float64 if model.dtype == torch.float64 else torch.float32
-    n_read = 0
-    for states in capture(running, taken.passages, batch_tokens=batch_tokens, dtype=dtype):
+    running = start_model(model)
+    for states in read_text(running, taken, progress=progress):
         watched.add(states)
-        n_read += states.n_tokens
-        if progress:
-            progress("score", n_read, taken.n_tokens)
     found = watched.outcomes()
     work = _Measured(
         {name: each.of_lines(set(half.calibration)) for name, each in found.items()},
         {name: each.of_lines(set(half.scoring)) for name, each in found.items()},
         allowed,
         check_cost(model),
-        seed,
+        text.seed,
     )
-    changes, said = batch_changes(running, taken.passages, **batching)
-    record = record_of(corpus, taken, **batching) | changes
+    changes, said = batch_changes(running, taken.passages)
+    record = record_of(model, taken) | changes
     notes = (*half.notes, *taken.notes(), *said)
     return work.result(model, half.maps, record, target, lambdas, notes)
 

@@ -9,7 +9,7 @@ from ..results import Result
 
 
 @dataclass(frozen=True)
-class Text:
+class GeneratedText:
     """One prompt: what was generated with early exit, what the full model generates, token ids.
 
     blocks: how many blocks each new token ran (the first: all, since prompts are read in full).
@@ -57,7 +57,7 @@ class Measures:
 class Generation(Result):
     """What `generate` made: texts, times, agreement. tokens a second count all sequences."""
 
-    texts: tuple[Text, ...]
+    texts: tuple[GeneratedText, ...]
     measures: Measures
     n_layers: int
     settings: dict[str, Any] = field(default_factory=dict)

@@ -16,15 +16,14 @@ from ..errors import EmbspaceError, MapsError, ModelError
 from ..live.prediction_head import LiveHead
 from ..live.replace import Replaced
 from ..live.row_cache import RowCache, Slots
-from ..live.running import Running, run
+from ..live.running import Running, start_model
 from ..maps.decoding import identity, through, why_no_head
-from ..maps.fit import RUN_DTYPES
 from ..maps.maps import Maps
 from ..text.passages import Encoder
 from ..weights.rotary import alike_up_to
 from .exit_result import ExitChoice, Exits
 from .exit_rules import FIRST, TAU, finite
-from .generated import Generation, Measures, Text
+from .generated import GeneratedText, Generation, Measures
 from .stepwise import FILLS, Fill, Leaving, Stepper
 
 if TYPE_CHECKING:
@@ -49,7 +48,6 @@ def generate(
     max_new_tokens: int = 32,
     compare_fills: bool = False,
     repeats: int = 3,
-    run_dtype: str = "float32",
 ) -> Generation:
     """Greedy text of a causal model whose sequences leave early, each on its own, and stop there.
 
@@ -76,8 +74,8 @@ def generate(
     rule = _rule(exit, exit_layer, exit_threshold)
     leaving = _leaving(rule, model.n_layers, layers, length)
     chosen = _fill(fill, maps, leaving)
-    running = run(model, dtype=RUN_DTYPES[run_dtype], attention="fast")
-    work = _Generating(running, maps, ids, run_dtype)
+    running = start_model(model)
+    work = _Generating(running, maps, ids)
     return work.result(texts, leaving, chosen, max_new_tokens, compare_fills, repeats)
 
 
@@ -204,9 +202,8 @@ class _Generating:
         running: Running,
         maps: Maps | None,
         ids: list[tuple[int, ...]],
-        run_dtype: str = "float32",
     ) -> None:
-        self.running, self.maps, self.ids, self.run_dtype = running, maps, ids, run_dtype
+        self.running, self.maps, self.ids = running, maps, ids
         self.model = running.model
         self.head = LiveHead(running)
         self.lens = identity if maps is None else through(maps)
@@ -246,7 +243,9 @@ class _Generating:
         for each in others:
             agreements[each] = self._agreement(self._generate(leaving, each, n_new))
         found = tuple(
-            Text(text, self._decoded(a), self._decoded(b), tuple(a), tuple(b), tuple(blocks))
+            GeneratedText(
+                text, self._decoded(a), self._decoded(b), tuple(a), tuple(b), tuple(blocks)
+            )
             for text, a, b, blocks in zip(texts, one.tokens, other.tokens, one.blocks, strict=True)
         )
         settings = self._settings(leaving, fill, n_new, repeats)
@@ -268,7 +267,7 @@ class _Generating:
             "repeats": repeats,
             "threads": torch.get_num_threads(),
             "device": str(self.device),
-            "run_dtype": self.run_dtype,
+            "run_dtype": self.running.model.run_settings.dtype,
             "prompts_hash": hashlib.sha256(repr(self.ids).encode()).hexdigest()[:16],
             "batch": len(self.ids),
             "seed": None,  # greedy: nothing is drawn

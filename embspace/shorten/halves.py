@@ -1,19 +1,18 @@
 """Lines to fit, to calibrate on and to score: no text is in two of them."""
 
 import random
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..checking import known as check_known
 from ..checking import positive
 from ..errors import TextError
-from ..maps.fit import Progress
 from ..maps.maps import Maps
-from ..maps.remembered import FIT_OPTIONS, fitted
-from ..text.corpus import Corpus, mark_of
-from ..text.splits import split_lines
+from ..maps.remembered import fitted
+from ..maps.solve import Kind
+from ..progress import Progress
+from ..text.splits import different, split
+from ..text.text import Text
 
 if TYPE_CHECKING:
     from ..weights.model import Model
@@ -33,42 +32,32 @@ class Halves:
 
 def halves(
     model: "Model",
-    corpus: Corpus,
+    text: Text,
     maps: Maps | str | Path | None = None,
     *,
-    lines: Iterable[int] | None = None,
     rows: int | None = None,
-    seed: int = 0,
+    kind: Kind = "mat",
+    pairs: str = "final",
     progress: Progress | None = None,
-    **options: Any,
 ) -> Halves:
-    """Half of the held-out lines to calibrate on, half to score, drawn by `seed`.
+    """Half of the held-out lines to calibrate on, half to score, drawn by the text's seed.
 
-    maps: fitted ones or a file; None fits them on the other lines (options: of `fit`). lines: the
-    held-out ones (default: all that the maps were not fitted on, or a third where they are fitted
-    here); rows: at most so many in each half. Raises TextError, MapsError, and TypeError for an
-    option that `fit` does not take.
+    maps: fitted ones or a file; None fits some (kind, pairs) on the other lines. text: its held-out
+    lines (default: all that the maps were not fitted on, or a third where they are fitted here);
+    rows: at most so many in each half. Raises TextError, MapsError.
     """
-    check_known(options, FIT_OPTIONS, "halves")
     if maps is None:
-        split = split_lines(corpus, score=lines, share=HELD_OUT, seed=seed)
-        first, second = _halved(split.score, seed, rows)
-        found, known = fitted(
-            model,
-            corpus,
-            lines=split.fit,
-            held_out=first,
-            seed=seed,
-            progress=progress,
-            **options,
-        )
+        lines = split(text, HELD_OUT)
+        first, second = _halved(lines.score, text.seed, rows)
+        here = replace(text, fit=lines.fit, held_out=first)
+        found, known = fitted(model, here, kind=kind, pairs=pairs, progress=progress)
         how = "remembered" if known else "fitted now"
-        said = f"{found.kind}: {how}, on {found.about['rows']} other rows of {corpus.source}."
-        notes = dict.fromkeys((*found.about.get("notes", ()), *split.notes, said))
+        said = f"{found.kind}: {how}, on {found.about['rows']} other rows of {text.source}."
+        notes = dict.fromkeys((*found.about.get("notes", ()), *lines.notes, said))
         return Halves(found, first, second, tuple(notes))
     found = maps.require(model) if isinstance(maps, Maps) else Maps.load(maps, model)
-    kept, notes = _unseen(corpus, found, lines)
-    return Halves(found, *_halved(kept, seed, rows), (*found.recalled, *notes))
+    kept, notes = _unseen(text, found)
+    return Halves(found, *_halved(kept, text.seed, rows), (*found.recalled, *notes))
 
 
 def _halved(
@@ -82,18 +71,10 @@ def _halved(
     return tuple(sorted(drawn[:cut][:most])), tuple(sorted(drawn[cut:][:most]))
 
 
-def _unseen(
-    corpus: Corpus, maps: Maps, lines: Iterable[int] | None
-) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """The lines, each text once, without those that the maps were fitted on."""
-    marks: set[str] = set(maps.about.get("marks") or ())
-    asked = range(len(corpus)) if lines is None else list(lines)
-    kept: list[int] = []
-    for i in asked:
-        mark = mark_of(corpus.lines[i])
-        if mark not in marks:
-            marks.add(mark)
-            kept.append(i)
+def _unseen(text: Text, maps: Maps) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The held-out lines (all), each text once, without those that the maps were fitted on."""
+    asked = text.held_out if isinstance(text.held_out, tuple) else range(len(text))
+    kept = different(text, asked, maps.about.get("marks") or ())
     left_out = len(asked) - len(kept)
     said = f"{left_out} lines that the maps were fitted on, or that came before, were left out."
     return tuple(kept), ((said,) if left_out else ())

@@ -7,12 +7,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..live.capture import BATCH_TOKENS
 from ..live.rerun import Batch, again
 from ..live.running import Running
 from ..maps.decoding import Head, answered
-from ..maps.fit import Progress
 from ..maps.maps import Maps
+from ..progress import Progress
 from ..text.passages import Passages
 from .schedules import Schedule
 
@@ -54,7 +53,6 @@ class Jumping:
         schedules: Sequence[Schedule],
         taken: Passages,
         *,
-        batch_tokens: int = BATCH_TOKENS,
         what: str = "score",
         progress: Progress | None = None,
     ) -> list[Jumped]:
@@ -62,7 +60,7 @@ class Jumping:
         parts: dict[Schedule, list[tuple[Tensor, Tensor]]] = {s: [] for s in schedules}
         lines: list[Tensor] = []
         n_done, n_all = 0, taken.n_tokens * len(parts)
-        for batch in again(self.running, taken.passages, batch_tokens=batch_tokens):
+        for batch in again(self.running, taken.passages):
             states = batch.states
             lines.append(states.lines)
             ends: dict[Schedule, Tensor] = {}

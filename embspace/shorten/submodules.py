@@ -1,10 +1,10 @@
 """Sub-modules replaced by their linear maps from a block on. [DIN] §6"""
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from math import isfinite
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,22 +12,22 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..checking import indices
-from ..checking import seed as checked_seed
 from ..errors import EmbspaceError, ModelError
 from ..intervals import Bootstrap
-from ..live.capture import BATCH_TOKENS, PARTS, Part, States, has_part, part_ends
+from ..live.capture import PARTS, Part, States, has_part, part_ends
 from ..live.rerun import Batch, again
-from ..live.running import Running, run
+from ..live.running import Running, start_model
 from ..maps.decoding import Comparison, identity, why_no_head
-from ..maps.fit import RUN_DTYPES, Progress, fit
+from ..maps.fit import fit
 from ..maps.maps import Maps
 from ..maps.run_record import batch_changes, record_of
 from ..maps.score import LayerScore, layer_score
 from ..maps.solve import Kind
+from ..progress import Progress
 from ..results import Result
-from ..text.corpus import Corpus, default_corpus, read_corpus
-from ..text.passages import Passages, Positions, passages
-from ..text.splits import HELD_OUT, split_lines
+from ..text.passages import Passages, passages
+from ..text.splits import split
+from ..text.text import AnyText, Text
 
 if TYPE_CHECKING:
     from ..weights.model import Model
@@ -131,22 +131,12 @@ def set_name(parts: Iterable[Part]) -> str:
 
 def submodules(
     model: "Model",
-    text: str | Path | Corpus | list[str] | None = None,
+    text: AnyText | None = None,
     *,
     replace: str | Iterable[str] | None = None,
     layers: Sequence[int] | None = None,
     rows: int = N_ROWS,
-    lines: Iterable[int] | None = None,
-    fit_lines: Iterable[int] | None = None,
-    column: str | None = None,
     kind: Kind = "mat",
-    positions: Positions = "random",
-    max_tokens: int | None = None,
-    special: bool = True,
-    skip_first: int = 0,
-    seed: int = 0,
-    run_dtype: str = "float32",
-    batch_tokens: int = BATCH_TOKENS,
     progress: Progress | None = None,
 ) -> SubmoduleScores:
     """Precision@k, Surprisal and KL of the final output with linear sub-modules.
@@ -155,39 +145,30 @@ def submodules(
     it at every position and in every block from l on, as in the paper's code; the rest of the model
     runs as it is. replace: one set of sub-modules that are made linear together, or several, each a
     name as `parts_of` takes it (default: attn, ff and norms, the paper's three); layers: the first
-    blocks l to try (default: eight of them); rows: how many held-out lines are scored; positions,
-    max_tokens, special, skip_first, seed: see `passages`.
+    blocks l to try (default: eight of them); rows: how many held-out lines are scored.
     Raises TextError, MapsError, ModelError, EmbspaceError for a sub-module that does not exist.
     """
     reason = why_no_head(model)
     if reason:
         raise ModelError(reason)
     sets = sets_of(model, replace)
-    corpus = default_corpus(model) if text is None else read_corpus(text, column=column)
-    taking = {
-        "positions": positions,
-        "max_tokens": max_tokens,
-        "special": special,
-        "skip_first": skip_first,
-        "seed": checked_seed(seed),
-    }
-    batching = {"run_dtype": run_dtype, "batch_tokens": batch_tokens}
-    split = split_lines(corpus, fit=fit_lines, score=lines, share=HELD_OUT, seed=seed)
-    common: dict[str, Any] = {"lines": split.fit, "held_out": split.score, "progress": progress}
-    maps = fit(model, corpus, parts="both", kind=kind, **common, **taking, **batching)
+    text = Text.of(text, model)
+    lines = split(text)
+    here = dataclasses.replace(text, fit=lines.fit, held_out=lines.score)
+    maps = fit(model, here, parts="both", kind=kind, progress=progress)
     first = _first_blocks(model, layers)
-    taken = passages(model, corpus, lines=split.score[:rows], **taking)
-    running = run(model, dtype=RUN_DTYPES[run_dtype], attention="fast")
+    taken = passages(model, text, lines.score[:rows])
+    running = start_model(model)
     work = _Replacing(running, maps, sets, first, progress)
-    work.run(taken, batch_tokens)
-    changes, said = batch_changes(running, taken.passages, **batching)
+    work.run(taken)
+    changes, said = batch_changes(running, taken.passages)
     draws = work.draws(taken.settings["seed"])
     found = {name: work.scores(name, draws) for name in sets}
     blocks = work.jumps(draws)
     settings = {
         "kind": kind,
         "rows_fitted": maps.about["rows"],
-        **record_of(corpus, taken, **batching),
+        **record_of(model, taken),
         **changes,
     }
     r2 = {part: _r2_of(maps, part) for part in PARTS}
@@ -221,7 +202,7 @@ def sets_of(model: "Model", asked: str | Iterable[str] | None) -> dict[str, tupl
     own = {p for p in PARTS if any(has_part(model, l, p) for l in range(model.n_layers))}
     found: dict[str, tuple[Part, ...]] = {}
     for parts in map(parts_of, names):
-        lacking = [part for part in parts if part not in own]
+        lacking: list[Part] = [part for part in parts if part not in own]
         if not lacking:
             found[set_name(parts)] = parts
         elif asked is not None:
@@ -267,11 +248,10 @@ class _Replacing:
             (name, l): [] for name in sets for l in first
         }
 
-    def run(self, taken: Passages, batch_tokens: int = BATCH_TOKENS) -> None:
+    def run(self, taken: Passages) -> None:
         """The last states with each set linear from each first block on."""
         n_done, n_all = 0, len(self.finals) * taken.n_tokens
-        how = {"layers": self.first, "batch_tokens": batch_tokens}
-        for batch in again(self.running, taken.passages, **how):
+        for batch in again(self.running, taken.passages, layers=self.first):
             self.true.append(batch.states)
             for (name, l), found in self.finals.items():
                 found.append(self._final(batch, self.sets[name], l))

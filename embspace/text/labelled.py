@@ -13,7 +13,8 @@ from ..checking import seed as checked_seed
 from ..errors import TextError
 from ..messages import first_line
 from ..weights.json_files import path_of
-from .corpus import COLUMNS, TABLES, is_table, mark_of, table_rows
+from .sources import COLUMNS, TABLES, is_table, table_rows
+from .text import mark_of
 
 SAMPLE, IMDB = "sample", "imdb"
 HUB_IMDB = "stanfordnlp/imdb"

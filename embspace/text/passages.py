@@ -6,17 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..checking import index, is_unicode, positive, whole
-from ..checking import seed as checked_seed
+from ..checking import index, is_unicode, positive
 from ..errors import ModelError, TextError
 from ..messages import first_line
-from .corpus import Corpus, require_characters
+from .sources import require_characters
+from .text import Text
 
 if TYPE_CHECKING:
     from ..weights.model import Model
 
 MAX_TOKENS = 256
-Positions = str | int | Sequence[int | None]
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class Passages:
-    """The passes to run over a corpus; how the positions were chosen, and what was left out."""
+    """The passes to run over a text; how the positions were chosen, and what was left out."""
 
     passages: tuple[Passage, ...]
     n_cut: int
@@ -166,41 +165,36 @@ class Framed:
     n_typed: int = 0
 
 
-def passages(
-    model: "Model",
-    corpus: Corpus,
-    *,
-    positions: Positions = "random",
-    lines: Iterable[int] | None = None,
-    max_tokens: int | None = None,
-    special: bool = True,
-    skip_first: int = 0,
-    seed: int = 0,
-) -> Passages:
-    """What to run of a corpus, and where to take states.
+def passages(model: "Model", text: Text, lines: Iterable[int] | None = None) -> Passages:
+    """What to run of a text, and where to take states.
 
-    positions: "random" (one a line [DIN], drawn over all lines in order, so that a choice of lines
-    changes no position), a number (so many a line), "all", or one index a line, counted from the
-    line's first token that is not special. A causal model reads the text up to the last position
-    taken; a masked model reads all of it, once for each position, with the mask token there.
-    skip_first: that many first tokens of every line are never taken (they often hold outliers).
-    Raises TextError.
+    A causal model reads a sentence up to the last position taken; a masked model reads all of it,
+    once for each position, with the mask token there. Random positions are drawn over all lines in
+    order, so that a choice of lines changes no position.
+
+    Args:
+        model: Whose tokenizer reads the text.
+        text: The sentences, and how positions are taken of them.
+        lines: Numbers of the lines to run (all).
+
+    Raises:
+        TextError: Where no line has a token to take, or a setting does not fit the model.
     """
-    encoder = Encoder(model, max_tokens=max_tokens, special=special)
-    chosen = range(len(corpus)) if lines is None else sorted(set(lines))
+    encoder = Encoder(model, max_tokens=text.max_tokens, special=text.special)
+    chosen = range(len(text)) if lines is None else sorted(set(lines))
     for i in chosen:
-        index(i, len(corpus), "line", error=TextError)
-    pick = _picker(positions, corpus, checked_seed(seed), whole(skip_first, "skip_first"))
+        index(i, len(text), "line", error=TextError)
+    pick = _picker(text)
     mask_id = None if model.family.causal else _mask_id(model)
     found: list[Passage] = []
     n_cut = n_empty = 0
     wanted = set(chosen)
-    every = range(max(wanted, default=-1) + 1) if positions == "random" else chosen
+    every = range(max(wanted, default=-1) + 1) if text.positions == "random" else chosen
     for start in range(0, len(every), 1024):
         part = every[start : start + 1024]
-        encoded = encoder.encode([corpus.lines[i] for i in part])
-        for i, text in zip(part, encoded, strict=True):
-            framed = encoder.framed(text)
+        encoded = encoder.encode([text.lines[i] for i in part])
+        for i, ids in zip(part, encoded, strict=True):
+            framed = encoder.framed(ids)
             places = pick(i, framed.n)  # drawn for lines that are not wanted too
             if i not in wanted:
                 continue
@@ -209,13 +203,7 @@ def passages(
             found += _passes(framed.ids, [framed.first + p for p in places], i, mask_id)
     if not found:
         raise TextError("no text has a token to take.")
-    settings = {
-        "positions": positions if isinstance(positions, str | int) else "given",
-        "seed": seed,
-        "max_tokens": encoder.max_tokens,
-        "special_tokens": special,
-        "skip_first": skip_first,
-    }
+    settings = text.record | {"max_tokens": encoder.max_tokens}
     return Passages(tuple(found), n_cut, n_empty, settings)
 
 
@@ -229,10 +217,9 @@ def _passes(
     return [Passage((*ids[:p], mask_id, *ids[p + 1 :]), (p,), line) for p in places]
 
 
-def _picker(positions: Positions, corpus: Corpus, seed: int, skip: int):
+def _picker(text: Text):
     """A function from a line's number and its count of tokens to the positions to take."""
-    if skip < 0:
-        raise TextError(f"skip_first must be at least 0, got {skip}.")
+    positions, seed, skip = text.positions, text.seed, text.skip_first
     if positions == "all":
         return lambda line, n: list(range(skip, n))
     if isinstance(positions, str) and positions != "random":
@@ -246,8 +233,8 @@ def _picker(positions: Positions, corpus: Corpus, seed: int, skip: int):
     if not isinstance(positions, Sequence):
         raise TextError(f"unknown positions {str(positions)[:80]}: use random, all or a number.")
     given = list(positions)
-    if len(given) != len(corpus):
-        raise TextError(f"{len(given)} positions were given for {len(corpus)} lines.")
+    if len(given) != len(text):
+        raise TextError(f"{len(given)} positions were given for {len(text)} lines.")
     return lambda line, n: _one_given(given[line], line, n)
 
 
@@ -265,7 +252,7 @@ def _one_given(place: int | None, line: int, n: int) -> list[int]:
 
 
 def read_positions(path: Path, lines: Sequence[int], n_lines: int) -> list[int | None]:
-    """One index a line of a file: for every line of the corpus, or for the chosen ones only.
+    """One index a line of a file: for every line of the text, or for the chosen ones only.
 
     Raises TextError for anything else.
     """

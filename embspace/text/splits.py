@@ -3,13 +3,12 @@
 import random
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..checking import index
-from ..checking import seed as checked_seed
 from ..errors import TextError
-from .corpus import Corpus, mark_of
+from .text import Text, mark_of
 
 HELD_OUT = 0.25  # the paper: 9,000 sentences to fit, 3,000 to score
 
@@ -22,105 +21,112 @@ class Split:
     score: tuple[int, ...]
     notes: tuple[str, ...] = ()
 
+    def first(self, n: int, *, drawn: bool) -> "Split":
+        """The first n lines to fit; where lines were drawn, as great a share of those to score."""
+        n_score = round(n * len(self.score) / max(1, len(self.fit)))
+        kept = self.score[: max(n_score, 1)] if drawn and n < len(self.fit) else self.score
+        return replace(self, fit=self.fit[:n], score=kept)
 
-def split_lines(
-    corpus: Corpus,
-    *,
-    fit: Iterable[int] | None = None,
-    score: Iterable[int] | None = None,
-    share: float = HELD_OUT,
-    seed: int = 0,
-) -> Split:
-    """Lines to fit and to score.
 
-    Both given: as they are. One given: the other is the rest, without texts that are in it too
-    (nothing, where the lines to fit are given and `share` is 0).
-    None given: all different lines in an order drawn by `seed`, the last `share` of them to score.
-    Raises TextError where a line is on both sides, does not exist, or nothing is left.
+def split(text: Text, share: float = HELD_OUT) -> Split:
+    """Lines to fit and to score, as a text says or as its seed draws them.
+
+    Args:
+        text: With `fit` and `held_out` both given, they are taken as they are. With one given, the
+            other is the rest, without sentences that are in it too. With neither, all different
+            sentences in an order drawn by the seed, the last of them to score.
+        share: Of the sentences that are scored where the text does not say; with 0 and lines to
+            fit given, none is.
+
+    Raises:
+        TextError: Where a line is on both sides or does not exist, or nothing is left.
     """
-    given = {name: _numbers(lines, corpus) for name, lines in (("fit", fit), ("score", score))}
-    if given["fit"] is not None and given["score"] is not None:
-        return _both(corpus, given["fit"], given["score"])
-    if given["fit"] is not None and share == 0:
-        return Split(given["fit"], ())
-    if given["fit"] is not None:
-        return Split(given["fit"], *_rest(corpus, given["fit"]))
-    if given["score"] is not None:
-        rest, notes = _rest(corpus, given["score"])
-        return Split(rest, given["score"], notes)
+    if isinstance(text.held_out, int | float):
+        share = float(text.held_out)
+    fit = _numbers(text.fit, text)
+    score = None if isinstance(text.held_out, int | float) else _numbers(text.held_out, text)
+    if fit is not None and score is not None:
+        return _both(text, fit, score)
+    if fit is not None:
+        return Split(fit, ()) if share == 0 else Split(fit, *_rest(text, fit))
+    if score is not None:
+        rest, notes = _rest(text, score)
+        return Split(rest, score, notes)
     if not 0 <= share < 1:
         raise TextError(f"the share to score must lie in 0 … 1, got {share}.")
-    return _drawn(corpus, share, checked_seed(seed))
+    return _drawn(text, share, text.seed)
 
 
-def _both(corpus: Corpus, fit: tuple[int, ...], score: tuple[int, ...]) -> Split:
+def _both(text: Text, fit: tuple[int, ...], score: tuple[int, ...]) -> Split:
     common = sorted(set(fit) & set(score))
     if common:
         raise TextError(
             f"line {common[0] + 1} is to be fitted and scored: held-out scores need other lines."
         )
-    marks = {mark_of(corpus.lines[i]) for i in fit}
-    twice = sum(mark_of(corpus.lines[i]) in marks for i in score)
+    marks = {mark_of(text.lines[i]) for i in fit}
+    twice = sum(mark_of(text.lines[i]) in marks for i in score)
     said = f"{twice} of the {len(score)} lines to score are repeated among those to fit."
     return Split(fit, score, (said,) if twice else ())
 
 
-def _rest(corpus: Corpus, taken: Sequence[int]) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def _rest(text: Text, taken: Sequence[int]) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Other lines whose text is none of the taken ones', each text once."""
-    marks = {mark_of(corpus.lines[i]) for i in taken}
+    marks = {mark_of(text.lines[i]) for i in taken}
     numbers = set(taken)
-    others = [i for i in range(len(corpus)) if i not in numbers]
-    kept = different(corpus, others, marks)
+    others = [i for i in range(len(text)) if i not in numbers]
+    kept = different(text, others, marks)
     left_out = len(others) - len(kept)
     said = f"{left_out} lines were left out because their text occurs more than once."
     return tuple(kept), ((said,) if left_out else ())
 
 
-def _drawn(corpus: Corpus, share: float, seed: int) -> Split:
-    kept = different(corpus, range(len(corpus)))
+def _drawn(text: Text, share: float, seed: int) -> Split:
+    kept = different(text, range(len(text)))
     random.Random(seed).shuffle(kept)
     n_score = round(share * len(kept))
     if n_score == len(kept) or (share and not n_score):
         raise TextError(f"{len(kept)} different lines are too few to fit and to score.")
     cut = len(kept) - n_score
-    left_out = len(corpus) - len(kept)
+    left_out = len(text) - len(kept)
     said = f"{left_out} lines were left out because their text occurs more than once."
     return Split(tuple(kept[:cut]), tuple(kept[cut:]), (said,) if left_out else ())
 
 
-def different(corpus: Corpus, lines: Iterable[int], marks: Collection[str] = ()) -> list[int]:
+def different(text: Text, lines: Iterable[int], marks: Collection[str] = ()) -> list[int]:
     """The lines whose text is not among the marks and has not been before."""
     seen, kept = set(marks), []
     for i in lines:
-        mark = mark_of(corpus.lines[i])
+        mark = mark_of(text.lines[i])
         if mark not in seen:
             seen.add(mark)
             kept.append(i)
     return kept
 
 
-def _numbers(lines: Iterable[int] | None, corpus: Corpus) -> tuple[int, ...] | None:
+def _numbers(lines: Iterable[int] | None, text: Text) -> tuple[int, ...] | None:
     if lines is None:
         return None
-    found = tuple(index(i, len(corpus), "line", error=TextError) for i in lines)
+    found = tuple(index(i, len(text), "line", error=TextError) for i in lines)
     if not found:
         raise TextError("no line was chosen.")
     return found
 
 
-def line_range(text: Any, corpus: Corpus) -> range:
+def line_range(written: Any, text: Text) -> range:
     """Line numbers, counted from 0: `9000-11999` with both ends, or `9000:12000` as Python has it.
 
     Raises TextError.
     """
-    text = re.sub(r"^\s*(\d{1,15})-(\d{1,15})\s*$", lambda m: f"{m[1]}:{int(m[2]) + 1}", str(text))
-    first, colon, last = text.partition(":")
+    said = re.sub(
+        r"^\s*(\d{1,15})-(\d{1,15})\s*$", lambda m: f"{m[1]}:{int(m[2]) + 1}", str(written)
+    )
+    first, colon, last = said.partition(":")
     try:
-        start, stop = int(first or 0), int(last or len(corpus))
+        start, stop = int(first or 0), int(last or len(text))
     except ValueError as error:
-        raise TextError(f"{str(text)[:60]!r} is no range of lines: give FIRST-LAST.") from error
+        raise TextError(f"{said[:60]!r} is no range of lines: give FIRST-LAST.") from error
     if not colon or not 0 <= start < stop:
-        raise TextError(f"{str(text)[:60]!r} is no range of lines: give FIRST-LAST.")
-    if stop > len(corpus):
-        raise TextError(f"{corpus.source} has {len(corpus)} lines, so there is no {text}.")
+        raise TextError(f"{said[:60]!r} is no range of lines: give FIRST-LAST.")
+    if stop > len(text):
+        raise TextError(f"{text.source} has {len(text)} lines, so there is no {said}.")
     return range(start, stop)

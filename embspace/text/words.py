@@ -12,7 +12,7 @@ from .passages import Encoder, Passage
 
 if TYPE_CHECKING:
     from ..weights.model import Model
-    from .corpus import Corpus
+    from .text import Text
 
 WORD = re.compile(r"\w+|[^\w\s]")
 Span = tuple[int, int]
@@ -40,35 +40,27 @@ class PairedWords:
         return len(self.words)
 
 
-def paired_words(
-    a: "Model",
-    b: "Model",
-    corpus: "Corpus",
-    *,
-    n: int,
-    max_tokens: int | None = None,
-    seed: int = 0,
-) -> PairedWords:
-    """At least n words of a corpus, if it has so many, at which both models' states can be taken.
+def paired_words(a: "Model", b: "Model", text: "Text", n: int) -> PairedWords:
+    """At least n words of a text, if it has so many, at which both models' states can be taken.
 
-    Texts are drawn by seed until they have n words, all of which are taken. A word is a run of
-    letters and digits, or a single other character. Both models read the whole text, nothing
-    masked. Raises TextError without tokenizers that report spans, or without words.
+    Sentences are drawn by the text's seed until they have n words, all of which are taken. A word
+    is a run of letters and digits, or a single other character. Both models read whole sentences,
+    nothing masked. Raises TextError without tokenizers that report spans, or without words.
     """
-    encoders = [Encoder(model, max_tokens=max_tokens) for model in (a, b)]
+    encoders = [Encoder(model, max_tokens=text.max_tokens) for model in (a, b)]
     found, dropped = [], [0, 0, 0, 0]
-    order = torch.randperm(len(corpus), generator=torch.Generator().manual_seed(seed))
+    order = torch.randperm(len(text), generator=torch.Generator().manual_seed(text.seed))
     for line in order.tolist():
-        text = corpus.lines[line]
-        sides = [_read(encoder, text) for encoder in encoders]
-        kept = list(_common(text, sides[0], sides[1], dropped))
+        sentence = text.lines[line]
+        sides = [_read(encoder, sentence) for encoder in encoders]
+        kept = list(_common(sentence, sides[0], sides[1], dropped))
         dropped[3] += not kept
         found += [(line, *places, word) for *places, word in kept]
         if len(found) >= n:
             break
     if not found:
-        raise TextError(f"{a.name} and {b.name} share no word of {corpus.source}.")
-    passes = [_passes(encoder, corpus, found, at) for at, encoder in enumerate(encoders, 1)]
+        raise TextError(f"{a.name} and {b.name} share no word of {text.source}.")
+    passes = [_passes(encoder, text, found, at) for at, encoder in enumerate(encoders, 1)]
     return PairedWords(passes[0], passes[1], tuple(word for *_, word in found), *dropped)
 
 
@@ -126,7 +118,7 @@ def _common(text: str, a: _Read, b: _Read, dropped: list[int]) -> Iterator[tuple
 
 
 def _passes(
-    encoder: Encoder, corpus: "Corpus", chosen: Sequence[tuple[int, int, int, str]], at: int
+    encoder: Encoder, text: "Text", chosen: Sequence[tuple[int, int, int, str]], at: int
 ) -> tuple[Passage, ...]:
     """One pass a text that has a chosen word, the positions of its words in it."""
     by_line: dict[int, list[int]] = {}
@@ -134,6 +126,6 @@ def _passes(
         by_line.setdefault(row[0], []).append(int(row[at]))
     passes = []
     for line, places in by_line.items():
-        framed = encoder.framed(encoder.encode([corpus.lines[line]])[0])
+        framed = encoder.framed(encoder.encode([text.lines[line]])[0])
         passes.append(Passage(framed.ids, tuple(framed.first + p for p in places), line))
     return tuple(passes)

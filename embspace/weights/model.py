@@ -1,9 +1,11 @@
 """Model: a checkpoint's weights in the papers' notation, lazy, factored, never multiplied out."""
 
+import copy
 from abc import abstractmethod
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -16,12 +18,14 @@ from .attention import Attention
 from .feed_forward import FeedForward, expert_keys
 from .layout import Layout, spell
 from .norms import head_norm_path
+from .run_settings import AS_USUAL, RunSettings
 from .scales import projection_clip
 from .tensors import Checkpoint
 from .tokenizer import load_tokenizer
 from .vocabulary import VocabularySpace
 from .weights import Weights
 
+AnyModel = TypeVar("AnyModel", bound="Model")
 Part = Literal["attn", "ff"]
 OTHER_TASKS = tuple(
     f"For{task}"
@@ -49,12 +53,14 @@ class Model(Weights):
         dtype: torch.dtype = torch.float32,
         device: str = "cpu",
         revision: str | None = None,
+        run_settings: RunSettings = AS_USUAL,
         notes: tuple[str, ...] = (),
         stored_as: str | None = None,
         check: bool = True,
     ) -> None:
         super().__init__(name, config, layout, checkpoint, dtype=dtype, device=device)
         self.revision, self._notes, self._stored_as = revision, notes, stored_as
+        self.run_settings = run_settings
         self.proof_due = check
 
     def __repr__(self) -> str:
@@ -62,6 +68,20 @@ class Model(Weights):
             f"{type(self).__name__}({self.name!r}, {self.config.model_type}, L={self.n_layers}, "
             f"d={self.d}, H={self.n_heads}, G={self.n_kv_heads}, d_h={self.d_head})"
         )
+
+    def with_run(self: "AnyModel", **changes: Any) -> "AnyModel":
+        """The same model, run in another way.
+
+        Args:
+            **changes: Fields of `RunSettings`: dtype, batch_tokens, device_map.
+
+        Raises:
+            EmbspaceError: For a value that is none.
+            TypeError: For a field that `RunSettings` does not have.
+        """
+        other = copy.copy(self)
+        other.run_settings = replace(self.run_settings, **changes)
+        return other
 
     @cached_property
     @abstractmethod

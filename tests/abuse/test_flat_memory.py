@@ -11,8 +11,8 @@ import embspace
 from embspace.live.capture import capture
 from embspace.live.running import run
 from embspace.maps.lens import lens
-from embspace.text.corpus import read_corpus
 from embspace.text.passages import passages
+from embspace.text.text import Text
 
 MB = 1 << 20
 
@@ -57,8 +57,8 @@ def test_readings_of_weights(model):
 
 def test_batches_of_a_long_run(model):
     """What a batch yields is let go before the next one comes."""
-    corpus = read_corpus([f"the {chr(65 + n % 26)} cat {n} saw Paris and Rome" for n in range(500)])
-    taken = passages(model, corpus, positions="all").passages
+    corpus = Text.read([f"the {chr(65 + n % 26)} cat {n} saw Paris and Rome" for n in range(500)])
+    taken = passages(model, Text.read(corpus, positions="all")).passages
     sizes = []
     for n, _ in enumerate(capture(run(model), taken, batch_tokens=300, parts=("attn", "ff"))):
         if n % 5 == 0:

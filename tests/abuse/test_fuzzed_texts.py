@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from embspace.errors import EmbspaceError
-from embspace.text.corpus import Corpus, read_corpus
 from embspace.text.labelled import Labelled, read_split
 from embspace.text.passages import read_positions
+from embspace.text.text import Text
 
 MANY = settings(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -64,9 +64,9 @@ def told(read: Callable[[], Any]) -> Any:
 def test_any_bytes_are_sentences_or_refused(tmp_path, content, ending, column):
     path = tmp_path / f"x.{ending}"
     path.write_bytes(content)
-    found = told(lambda: read_corpus(path, column=column))
+    found = told(lambda: Text.read(path, column=column))
     if found is not None:
-        assert isinstance(found, Corpus) and len(found) and found.digest
+        assert isinstance(found, Text) and len(found) and found.digest
         assert all(line.strip() == line and line for line in found.lines)
         assert found.marks(range(len(found)))
 
@@ -97,7 +97,7 @@ def test_a_damaged_table_is_read_as_far_as_it_is_one_or_refused(tmp_path, ending
         sides = (found.train, found.validation, found.test)
         texts = [text for side in sides for text in side.texts]
         assert len(texts) == len(set(texts)) and all(isinstance(side, Labelled) for side in sides)
-    told(lambda: read_corpus(path))
+    told(lambda: Text.read(path))
 
 
 @MANY
@@ -118,7 +118,7 @@ def test_rows_of_the_wrong_type_are_refused(tmp_path, rows):
     path = tmp_path / "x.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf8")
     told(lambda: read_split(path))
-    found = told(lambda: read_corpus(path))
+    found = told(lambda: Text.read(path))
     wrong = any(not isinstance(row, dict) or not isinstance(row.get("text"), str) for row in rows)
     assert found is None or not wrong or "text" not in rows[0]
 
@@ -158,7 +158,7 @@ def test_what_is_no_file_of_text_is_refused(tmp_path, kind: str):
         path = "x" * 5000
     elif kind == "nul":
         path = "a\0b.jsonl"
-    assert told(lambda: read_corpus(path)) is None
+    assert told(lambda: Text.read(path)) is None
     assert told(lambda: read_split(path)) is None
 
 
@@ -182,16 +182,16 @@ def test_a_folder_of_reviews_with_odd_files_is_read_or_refused(tmp_path):
 @pytest.mark.parametrize("given", [None, 3, 3.5, [1], [b"x"], [None], [], [""], {"a": 1}, object()])
 def test_what_is_no_list_of_sentences_is_refused(given):
     if given == {"a": 1}:
-        assert read_corpus(given).lines == ("a",)  # its keys: the sentences of any iterable
+        assert Text.read(given).lines == ("a",)  # its keys: the sentences of any iterable
         return
     with pytest.raises(EmbspaceError):
-        read_corpus(given)
+        Text.read(given)
 
 
 @MANY
 @given(st.lists(st.text(st.characters(codec=None), max_size=8), min_size=1, max_size=8))
 def test_sentences_of_any_characters_have_a_hash_and_stay_apart(lines):
-    found = told(lambda: read_corpus(lines))
+    found = told(lambda: Text.read(lines))
     if found is not None:
         assert len(found.marks(range(len(found)))) == len(found)
-        assert found.digest == read_corpus(list(found.lines)).digest
+        assert found.digest == Text.read(list(found.lines)).digest

@@ -20,8 +20,8 @@ from embspace.maps.remembered import fitted
 from embspace.shorten.alternation import r2_of_maps
 from embspace.shorten.jumps import Jumping
 from embspace.shorten.schedules import Schedule, best_product, round_robins, single_jump
-from embspace.text.corpus import default_corpus, read_corpus
 from embspace.text.passages import passages
+from embspace.text.text import Text
 
 FITTED = 600  # rows: how good the maps are does not matter here
 
@@ -51,9 +51,9 @@ def each_alone(running, maps, schedules, taken) -> dict[Schedule, torch.Tensor]:
 def main(name: str, rows: int, text: str | None) -> None:
     """Print both times and their ratio."""
     model = embspace.load(name)
-    corpus = default_corpus(model) if text is None else read_corpus(text)
+    corpus = Text.of(None, model) if text is None else Text.read(text)
     held_out = range(FITTED, FITTED + max(rows, 50))
-    maps, _ = fitted(model, corpus, pairs="all", lines=range(FITTED), held_out=held_out)
+    maps, _ = fitted(model, Text.read(corpus, fit=range(FITTED), held_out=held_out), pairs="all")
     L = model.n_layers
     best = best_product(r2_of_maps(maps), L)
     every = [*(single_jump(n, L) for n in range(L)), *round_robins(L).values(), *best.values()]

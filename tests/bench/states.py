@@ -26,8 +26,8 @@ import torch
 from embspace import load
 from embspace.live.capture import _pad_id, batches, capture, padded
 from embspace.live.running import Running, run
-from embspace.text.corpus import default_corpus, read_corpus
 from embspace.text.passages import passages
+from embspace.text.text import Text
 
 HOME = Path(os.environ.get("EMBSPACE_REAL", Path.home() / ".cache" / "embspace-real"))
 TARGET = 1.15
@@ -81,9 +81,9 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     model, wiki = load(options.model), HOME / "wiki" / "sentences.txt"
     text = options.text or (wiki if wiki.is_file() and Path(options.model).is_dir() else None)
-    corpus = default_corpus(model, options.lines) if text is None else read_corpus(text)
+    corpus = Text.of(None, model, options.lines) if text is None else Text.read(text)
     lines = range(min(options.lines, len(corpus)))
-    taken = passages(model, corpus, lines=lines, positions=options.positions)
+    taken = passages(model, Text.read(corpus, positions=options.positions), lines=lines)
     found = compared(run(model, attention="fast"), taken, options)
     print(
         f"{len(found)} batches, {taken.n_tokens} tokens, {taken.n_rows} rows of "

@@ -12,7 +12,7 @@ import embspace
 from embspace.between.classifier import read_head
 from embspace.between.classifier_folder import load_state, read_marks, state_file
 from embspace.errors import EmbspaceError, ModelError
-from embspace.text.corpus import mark_of
+from embspace.text.text import mark_of
 
 HOW = {"blocks": 2, "epochs": 2, "batch": 8}
 

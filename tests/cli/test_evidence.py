@@ -14,7 +14,7 @@ from embspace_cli.evidence import command as group
 
 import embspace
 from embspace import evidence
-from embspace.text.corpus import read_corpus
+from embspace.text.text import Text
 
 SENTENCES = embspace_data.sentences("reference", 8, 3)
 
@@ -66,7 +66,7 @@ def test_concepts(run, tiny_gpt2, model):
 def test_overlaps(run, tiny_gpt2, model, text, name):
     options = ("--text", text, "-k", 20, "-m", 2, "--per-text", 2, "--json")
     found = as_json(run("evidence", name, tiny_gpt2, *options))
-    expected = getattr(evidence, name)(model, read_corpus(text), k=20, m=2, per_text=2)
+    expected = getattr(evidence, name)(model, Text.read(text), k=20, m=2, per_text=2)
     assert found == expected.to_dict()
 
 
@@ -74,13 +74,13 @@ def test_trust_is_graded_and_shown_with_the_heads(run, tiny_gpt2, tiny_llama, mo
     before = run("heads", tiny_gpt2, "--layer", 0, "--circuit", "vo")
     assert "trust" not in before.stdout
     found = as_json(run("evidence", "trust", tiny_gpt2, "--text", text, "--json"))
-    expected = evidence.trust(model, read_corpus(text))
+    expected = evidence.trust(model, Text.read(text))
     assert found == expected.to_dict()
     after = run("heads", tiny_gpt2, "--layer", 0, "--circuit", "vo").stdout
     shown = [line.split()[3] for line in after.splitlines() if re.match(r" +0 +\d+ +vo ", line)]
     grades = [h.grade for h in expected.heads if h.layer == 0 and h.circuit == "vo"]
     assert shown == grades
-    assert read_corpus(text).digest in after
+    assert Text.read(text).digest in after
     one = run("heads", tiny_gpt2, "--layer", 0, "--head", 1, "-k", 2).stdout
     assert f"W_VO {grades[1]}" in one
     assert "trust" not in run("heads", tiny_llama, "--layer", 0, "--circuit", "vo").stdout

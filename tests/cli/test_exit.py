@@ -7,6 +7,7 @@ import json
 import pytest
 
 import embspace
+from embspace.text.text import Text
 
 LINES = [f"the cats and {n} dogs saw {n + 3} of her brothers sing in Rome {n}" for n in range(48)]
 
@@ -28,7 +29,7 @@ def test_exit_prints_the_result(run, tiny_gpt2, text, model):
     found = run("exit", tiny_gpt2, *how, "--seed", 2, "--json")
     assert found.exit_code == 0, found.output
     expected = embspace.exits(
-        model, None, text, target=0.5, lambdas=(0.2, 0.6), layers=(1, 2), seed=2
+        model, None, Text.read(text, seed=2), target=0.5, lambdas=(0.2, 0.6), layers=(1, 2)
     ).to_dict()
     mine = json.loads(found.stdout)
     for one in (mine, expected):  # fitted now, or remembered

@@ -99,11 +99,11 @@ def test_without_maps_and_text_the_logit_lens_is_shown_and_how_to_get_maps(
 ):
     import socket
 
-    from embspace.text import corpus
+    from embspace.text import sources
 
     for name in ("getaddrinfo", "create_connection"):
         monkeypatch.setattr(socket, name, lambda *_, **__: pytest.fail("a connection was tried"))
-    monkeypatch.setattr(corpus, "_from_hub", lambda *_: pytest.fail("the Hub was asked"))
+    monkeypatch.setattr(sources, "_from_hub", lambda *_: pytest.fail("the Hub was asked"))
     found = run("lens", "The cats saw", "-m", tiny_gpt2, "--json")
     assert found.exit_code == 0, found.stderr
     data = json.loads(found.stdout)

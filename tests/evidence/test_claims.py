@@ -26,7 +26,7 @@ from embspace.evidence.comparisons import (
 )
 from embspace.evidence.embedding_steps import Cast, embedding_steps
 from embspace.evidence.jump_steps import jump_steps
-from embspace.text.corpus import Corpus
+from embspace.text.text import Text
 
 CLAIMS = {claim.id: claim for paper in PAPERS for claim in claims_of(paper)}
 
@@ -36,7 +36,7 @@ def verdict(name: str, measured: dict[str, Any]) -> Verdict:
 
 
 def test_every_claim_has_its_own_name_a_sentence_a_rule_and_a_step_that_measures_it(tiny_gpt2):
-    model, text = embspace.load(tiny_gpt2), Corpus(("one two", "three four"), "given")
+    model, text = embspace.load(tiny_gpt2), Text(("one two", "three four"), "given")
     steps = {
         "jump": jump_steps(model, text, None),
         "embedding": embedding_steps(Cast(model, text)),
@@ -325,7 +325,7 @@ def test_what_was_not_done_is_no_verdict():
 
 def test_keys_tell_apart_all_that_decides_a_step(tiny_gpt2, tiny_llama):
     one, other = embspace.load(tiny_gpt2), embspace.load(tiny_llama)
-    texts = [Corpus(("one two",), "a"), Corpus(("one three",), "a")]
+    texts = [Text(("one two",), "a"), Text(("one three",), "a")]
     keys = {
         step.key
         for model in (one, other)
@@ -334,7 +334,7 @@ def test_keys_tell_apart_all_that_decides_a_step(tiny_gpt2, tiny_llama):
         for step in jump_steps(model, text, None, seed=seed)
     }
     assert len(keys) == 2 * 2 * 2 * 5
-    same = jump_steps(one, Corpus(("one two",), "elsewhere"), None)
+    same = jump_steps(one, Text(("one two",), "elsewhere"), None)
     assert same[0].key == jump_steps(one, texts[0], None)[0].key
 
 

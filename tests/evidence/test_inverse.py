@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 import embspace
 from embspace.errors import EmbspaceError
-from embspace.evidence.inverse import inverse_check
+from embspace.evidence.inverse_check import inverse_check
 
 
 def kept(scores: np.ndarray, k: int) -> np.ndarray:

@@ -11,8 +11,8 @@ import transformers
 import embspace
 from embspace.errors import EmbspaceError
 from embspace.evidence.state_overlap import shares, state_overlap
-from embspace.text.corpus import read_corpus
 from embspace.text.passages import passages
+from embspace.text.text import Text
 
 TEXTS = ("The cats saw Paris.", "Her brother sings in Rome, his sister in Madrid.", "Doctors heal.")
 K, M = 10, 3
@@ -97,10 +97,10 @@ def test_overlap_is_that_of_a_hooked_forward_pass(kind, against, tiny_gpt2, tiny
 
     folder = {"gpt2": tiny_gpt2, "llama": tiny_llama, "bert": embspace_data.path("sample-bert-a")}
     model = embspace.load(folder[kind])
-    corpus = read_corpus(TEXTS)
-    found = state_overlap(model, corpus, against=against, k=K, m=M, per_text=2, seed=3)
+    corpus = Text.read(TEXTS)
+    found = state_overlap(model, Text.read(corpus, seed=3), against=against, k=K, m=M, per_text=2)
     rows = {(r.layer, r.part): r for r in found.layers}
-    chosen = passages(model, corpus, positions=2, seed=3)
+    chosen = passages(model, Text.read(corpus, positions=2, seed=3))
     expected: dict[tuple[int, str], list[float]] = {}
     for one in chosen.passages:
         live, seen = hooked(folder[kind], kind, one.ids)
@@ -132,26 +132,26 @@ def test_shares_are_those_of_sets():
 
 def test_values_of_a_trained_model_name_the_state_of_their_own_position():
     model = embspace.load("sample-gpt2")
-    found = state_overlap(model, read_corpus("sample:reference", limit=40))
+    found = state_overlap(model, Text.read("sample:reference", limit=40))
     for row in found.parts()["value"]:
         assert row.aligned.low is not None and row.permuted.high is not None
         assert row.aligned.low > row.permuted.high
 
 
 def test_the_same_seed_gives_the_same_result(tiny_gpt2):
-    model, corpus = embspace.load(tiny_gpt2), read_corpus(TEXTS)
+    model, corpus = embspace.load(tiny_gpt2), Text.read(TEXTS)
     first, again = (state_overlap(model, corpus, k=K, per_text=1) for _ in range(2))
     assert first.to_json() == again.to_json()
     assert first.settings["text_hash"] == corpus.digest
 
 
 def test_what_does_not_apply_is_refused(tiny_gpt2):
-    model, corpus = embspace.load(tiny_gpt2), read_corpus(TEXTS)
-    for wrong in ({"k": 0}, {"m": 0}, {"per_text": 0}, {"against": "none"}, {"seed": -1}):
+    model, corpus = embspace.load(tiny_gpt2), Text.read(TEXTS)
+    for wrong in ({"k": 0}, {"m": 0}, {"per_text": 0}, {"against": "none"}):
         with pytest.raises(EmbspaceError):
             state_overlap(model, corpus, **wrong)
     with pytest.raises(EmbspaceError, match="permuted"):
-        state_overlap(model, read_corpus(TEXTS[:1]), per_text=1)
+        state_overlap(model, Text.read(TEXTS[:1]), per_text=1)
 
 
 def test_parts_of_a_mixture_are_left_out_and_said_to_be(save_model):
@@ -169,6 +169,6 @@ def test_parts_of_a_mixture_are_left_out_and_said_to_be(save_model):
         bos_token_id=0,
         eos_token_id=0,
     )
-    found = state_overlap(embspace.load(save_model(config)), read_corpus(TEXTS), k=K)
+    found = state_overlap(embspace.load(save_model(config)), Text.read(TEXTS), k=K)
     assert set(found.parts()) == {"W_V", "W_O"}
     assert any("mixture" in note for note in found.notes)

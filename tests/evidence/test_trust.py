@@ -16,10 +16,10 @@ from embspace.errors import CertificateError, EmbspaceError
 from embspace.estimate import Estimate
 from embspace.evidence.agreement import ranks
 from embspace.evidence.grades import recall, remember
+from embspace.evidence.head_trust import SOME, STRONG, grade_of, trust
 from embspace.evidence.state_overlap import state_overlap
-from embspace.evidence.trust import SOME, STRONG, grade_of, trust
 from embspace.live.capture import StateError
-from embspace.text.corpus import read_corpus
+from embspace.text.text import Text
 
 TEXTS = ("The cats and the dogs saw Paris.", "Her brother sings in Rome.", "Doctors heal, teachers")
 
@@ -79,7 +79,7 @@ def test_agreement_is_that_of_dense_readings_and_a_live_model(
 ):
     folder = softened({"gpt2": tiny_gpt2, "llama": tiny_llama}[kind], tmp_path / kind)
     model = embspace.load(folder, dtype="float64")
-    found = {(h.layer, h.head, h.circuit): h for h in trust(model, read_corpus(TEXTS)).heads}
+    found = {(h.layer, h.head, h.circuit): h for h in trust(model, Text.read(TEXTS)).heads}
     H, d_h = model.n_heads, 8
     own: dict[tuple[int, int, str], list[float]] = {}
     others: dict[tuple[int, int, str], list[float]] = {}
@@ -150,7 +150,7 @@ def as_it_reads(tiny_gpt2, tmp_path_factory):
 
 
 def test_a_block_that_is_as_it_reads_is_trusted(as_it_reads):
-    found = trust(embspace.load(as_it_reads), read_corpus(TEXTS * 3))
+    found = trust(embspace.load(as_it_reads), Text.read(TEXTS * 3))
     for head in found.heads:
         if head.layer == 0:
             assert head.grade == "strong", head
@@ -173,10 +173,10 @@ def test_grades_are_kept_for_these_weights_and_norms_only(
     monkeypatch.setenv("EMBSPACE_CACHE", str(tmp_path))  # that no other test has filled
     model = embspace.load(as_it_reads)
     assert recall(model) is None
-    result = trust(model, read_corpus(TEXTS))
+    result = trust(model, Text.read(TEXTS))
     assert remember(model, result)
     kept = recall(model)
-    assert kept is not None and kept.text_hash == read_corpus(TEXTS).digest
+    assert kept is not None and kept.text_hash == Text.read(TEXTS).digest
     assert all(kept.of(h.layer, h.head, h.circuit) == h.grade for h in result.heads)
     assert kept.of(9, 9, "vo") is None
     assert recall(model, "folded") is None
@@ -193,7 +193,7 @@ def test_damaged_grades_are_none(as_it_reads, damage):
     from embspace.cache import cache_folder
 
     model = embspace.load(as_it_reads)
-    remember(model, trust(model, read_corpus(TEXTS)))
+    remember(model, trust(model, Text.read(TEXTS)))
     (file,) = cache_folder("trust").glob(f"{model.checkpoint.fingerprint}-*-raw.json")
     file.write_text(damage)
     assert recall(model) is None
@@ -202,7 +202,7 @@ def test_damaged_grades_are_none(as_it_reads, damage):
 
 def test_masked_models_are_graded_and_their_norms_never_folded():
     model = embspace.load("sample-bert-a")
-    corpus = read_corpus("sample:reference", limit=6)
+    corpus = Text.read("sample:reference", limit=6)
     found = trust(model, corpus)
     assert len(found.heads) == 2 * model.n_layers * model.n_heads
     assert all(-1 <= head.own.mean <= 1 for head in found.heads)
@@ -228,4 +228,4 @@ def test_nothing_is_graded_by_states_that_are_not_finite(tiny_llama, tmp_path):
 
 def test_too_little_text_is_refused(tiny_gpt2):
     with pytest.raises(EmbspaceError, match="two texts"):
-        trust(embspace.load(tiny_gpt2), read_corpus(TEXTS[:1]))
+        trust(embspace.load(tiny_gpt2), Text.read(TEXTS[:1]))

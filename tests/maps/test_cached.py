@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from embspace.maps import remembered as cached
 from embspace.maps.remembered import fitted, forget, remembered
 from embspace.read.reader import load
+from embspace.text.text import Text
 
 
 @pytest.fixture(autouse=True)
@@ -23,32 +24,40 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_same_fit_is_remembered_to_the_bit(tiny_gpt2, corpus):
     model = load(tiny_gpt2)
-    first, known = fitted(model, corpus, seed=1)
-    again, known_again = fitted(load(tiny_gpt2), corpus, seed=1)
+    first, known = fitted(model, Text.read(corpus, seed=1))
+    again, known_again = fitted(load(tiny_gpt2), Text.read(corpus, seed=1))
     assert (known, known_again) == (False, True)
     assert all(torch.equal(again.tensors[name], x) for name, x in first.tensors.items())
 
 
-CHANGES: tuple[dict[str, Any], ...] = (
+TEXTS: tuple[dict[str, Any], ...] = (
     {"seed": 1},
     {"positions": 2},
     {"max_tokens": 5},
     {"special": False},
     {"skip_first": 1},
+    {"fit": range(50)},
+    {"held_out": 0.5},
+)
+FITS: tuple[dict[str, Any], ...] = (
     {"kind": "affine"},
     {"pairs": "all"},
-    {"run_dtype": "bfloat16"},
-    {"products": "float32"},
-    {"lines": range(50)},
+    {"rows": 40},
+    {"parts": "submodules"},
 )
+RUNS: tuple[dict[str, Any], ...] = ({"dtype": "bfloat16"}, {"batch_tokens": 100})
 
 
 def test_every_setting_counts(tiny_gpt2, corpus):
     model = load(tiny_gpt2)
     assert not fitted(model, corpus)[1]
-    for change in CHANGES:
+    for change in TEXTS:
+        assert not fitted(model, Text.read(corpus, **change))[1], change
+    for change in FITS:
         assert not fitted(model, corpus, **change)[1], change
-    assert len(remembered()) == len(CHANGES) + 1
+    for change in RUNS:
+        assert not fitted(model.with_run(**change), corpus)[1], change
+    assert len(remembered()) == len(TEXTS) + len(FITS) + len(RUNS) + 1
 
 
 def test_weights_written_over_in_the_same_place_are_fitted_anew(tiny_gpt2, corpus, tmp_path):

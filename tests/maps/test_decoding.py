@@ -15,8 +15,8 @@ from embspace.maps import decoding
 from embspace.maps.decoding import Comparison, Head, identity, outcome_of, through
 from embspace.maps.fit import fit
 from embspace.maps.score import score
-from embspace.text.corpus import Corpus, mark_of
 from embspace.text.passages import Passage
+from embspace.text.text import Text, mark_of
 
 N = 300  # tokens of the tokenizer; the rows after are padding
 
@@ -193,7 +193,7 @@ def test_a_model_without_a_head_gets_r2_and_the_reason(save_model, corpus, byte_
 # the whole score -------------------------------------------------------------------------
 def test_scores_are_means_over_the_held_out_rows_with_intervals_around_them(tiny_gpt2, corpus):
     model = load(tiny_gpt2)
-    found = score(model, text=corpus, lines=range(90, 120), positions=2)
+    found = score(model, text=Text.read(corpus, held_out=range(90, 120), positions=2))
     assert found.settings["rows"] == 60
     assert found.settings["rows_fitted"] == 180
     assert list(found.r2["mat"]) == ["0-1", "0-2", "0-3", "1-2", "1-3", "2-3"]
@@ -215,8 +215,8 @@ def test_scores_are_means_over_the_held_out_rows_with_intervals_around_them(tiny
 def test_scores_of_given_maps_are_those_of_the_fit(tiny_gpt2, corpus, tmp_path):
     """r² from the sums of a second pass is the one that the fit recorded."""
     model = load(tiny_gpt2)
-    maps = fit(model, corpus, pairs="all", kind="affine", positions=2)
-    found = score(model, maps.save(tmp_path / "m"), corpus, positions=2)
+    maps = fit(model, Text.read(corpus, positions=2), pairs="all", kind="affine")
+    found = score(model, maps.save(tmp_path / "m"), Text.read(corpus, positions=2))
     assert found.settings["rows"] == maps.about["rows_scored"]
     assert any("were left out" in note for note in found.notes)
     for pair in maps.pairs:
@@ -227,8 +227,8 @@ def test_scores_of_given_maps_are_those_of_the_fit(tiny_gpt2, corpus, tmp_path):
 
 def test_lines_that_were_fitted_are_named(tiny_gpt2, corpus):
     model = load(tiny_gpt2)
-    maps = fit(model, corpus, lines=range(60), held_out=0.0)
-    found = score(model, maps, corpus, lines=range(50, 80))
+    maps = fit(model, Text.read(corpus, fit=range(60), held_out=0.0))
+    found = score(model, maps, Text.read(corpus, held_out=range(50, 80)))
     assert "10 of the 30 lines were also fitted: their scores are not held out." in found.notes
 
 
@@ -259,10 +259,10 @@ def test_the_same_seed_gives_the_same_scores(tiny_gpt2, corpus):
 
 def test_repeated_lines_are_scored_once_and_the_notes_say_whose_they_are(tiny_gpt2, corpus):
     model = embspace.load(str(tiny_gpt2))
-    twice = Corpus(corpus.lines[:60] + corpus.lines[:10], "twice")
+    twice = Text(corpus.lines[:60] + corpus.lines[:10], "twice")
     maps = fit(model, twice)
     (repeated,) = (note for note in maps.about["notes"] if "more than once" in note)
-    other = Corpus(corpus.lines[60:80] * 3 + corpus.lines[:5], "other")
+    other = Text(corpus.lines[60:80] * 3 + corpus.lines[:5], "other")
     found = embspace.score(model, maps, other)
     assert found.settings["rows"] in range(20, 26) and found.settings["rows"] == 20 + sum(
         mark_of(line) not in maps.about["marks"] for line in corpus.lines[:5]
@@ -270,14 +270,14 @@ def test_repeated_lines_are_scored_once_and_the_notes_say_whose_they_are(tiny_gp
     assert repeated not in found.notes
     assert f"When the maps were fitted: {repeated}" in found.notes
     assert any("or that came before, were left out" in note for note in found.notes)
-    given = embspace.score(model, maps, other, lines=range(60))
+    given = embspace.score(model, maps, Text.read(other, held_out=range(60)))
     assert given.settings["rows"] == 60  # as they were asked for, with a word
     assert any("40 of the 60 lines repeat others" in note for note in given.notes)
 
 
 def test_intervals_are_in_every_table_that_is_written(tiny_gpt2, corpus):
     model = embspace.load(str(tiny_gpt2))
-    other = Corpus(tuple(line.upper() for line in corpus.lines), "loud")
+    other = Text(tuple(line.upper() for line in corpus.lines), "loud")
     results = (
         embspace.score(model, None, corpus),
         embspace.transfer(model, corpus, other),

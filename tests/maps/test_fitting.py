@@ -24,8 +24,8 @@ from embspace.live.capture import PARTS
 from embspace.maps import fit as fitting
 from embspace.maps.fit import Fitting, fit, plan_of
 from embspace.maps.maps import Maps
-from embspace.text.corpus import Corpus
-from embspace.text.splits import split_lines
+from embspace.text.splits import split
+from embspace.text.text import Text
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -70,7 +70,9 @@ def test_maps_and_scores_are_those_of_linear_regression_on_the_live_states(
     model, corpus, live_states, kind
 ):
     fitted, held = range(80), range(80, 120)
-    maps = fit(model, corpus, pairs="all", kind=kind, lines=fitted, held_out=held, positions="all")
+    maps = fit(
+        model, Text.read(corpus, fit=fitted, held_out=held, positions="all"), pairs="all", kind=kind
+    )
     x, test = rows_of(live_states, fitted), rows_of(live_states, held)
     assert maps.about["rows"] == x.shape[1]
     assert maps.about["rows_scored"] == test.shape[1]
@@ -90,7 +92,7 @@ def test_one_random_position_a_line_is_fitted_where_it_should_be(model, corpus, 
     rng = random.Random(5)
     at = [rng.randrange(states.shape[1]) for states in live_states]
     fitted = list(range(10, 110))
-    maps = fit(model, corpus, lines=fitted, held_out=[0, 1, 2], seed=5)
+    maps = fit(model, Text.read(corpus, fit=fitted, held_out=[0, 1, 2], seed=5))
     x = rows_of(live_states, fitted, at)
     A = np.linalg.lstsq(x[1], x[3], rcond=None)[0]
     assert off(x[1] @ maps[1, 3].double().numpy(), x[1] @ A) < 1e-3
@@ -99,7 +101,7 @@ def test_one_random_position_a_line_is_fitted_where_it_should_be(model, corpus, 
 
 def test_blocks_and_submodules_of_one_pass_are_those_of_two(model, corpus):
     both, blocks, submodules = (
-        fit(model, corpus, parts=parts, lines=range(80), held_out=range(80, 120))
+        fit(model, Text.read(corpus, fit=range(80), held_out=range(80, 120)), parts=parts)
         for parts in ("both", "blocks", "submodules")
     )
     assert both.tensors.keys() == blocks.tensors.keys() | submodules.tensors.keys()
@@ -110,7 +112,7 @@ def test_blocks_and_submodules_of_one_pass_are_those_of_two(model, corpus):
 
 
 def test_submodules_are_fitted_from_their_inputs_to_their_outputs(model, corpus):
-    maps = fit(model, corpus, parts="submodules", positions="all")
+    maps = fit(model, Text.read(corpus, positions="all"), parts="submodules")
     assert len(maps.pairs) == 3 * len(PARTS)
     ff = next(p for p in maps.pairs if p.source == "1.ff.in")
     assert ff.target == "1.ff.out"
@@ -119,15 +121,15 @@ def test_submodules_are_fitted_from_their_inputs_to_their_outputs(model, corpus)
 
 
 def test_products_in_float32_score_alike(model, corpus):
-    exact = fit(model, corpus, pairs="all", positions="all")
-    fast = fit(model, corpus, pairs="all", positions="all", products="float32")
+    exact = fit(model, Text.read(corpus, positions="all"), pairs="all")
+    fast = fit(model, Text.read(corpus, positions="all"), pairs="all", products="float32")
     for one, other in zip(exact.pairs, fast.pairs, strict=True):
         assert other.r2 == pytest.approx(one.r2, abs=1e-4)
 
 
 def test_batches_of_any_size_give_the_same_maps(model, corpus):
-    one = fit(model, corpus, positions="all")
-    other = fit(model, corpus, positions="all", batch_tokens=20)
+    one = fit(model, Text.read(corpus, positions="all"))
+    other = fit(model.with_run(batch_tokens=20), Text.read(corpus, positions="all"))
     for name, A in one.tensors.items():
         assert off(other.tensors[name], A.numpy()) < 1e-2
     for a, b in zip(one.pairs, other.pairs, strict=True):
@@ -136,12 +138,9 @@ def test_batches_of_any_size_give_the_same_maps(model, corpus):
 
 def test_no_text_is_on_both_sides_whatever_its_positions(model):
     """Thirty texts with all their tokens: rows of one text go to one side together."""
-    corpus = Corpus(tuple(f"text {n} " + "cats and dogs " * 4 for n in range(30)), "x")
-    split = split_lines(corpus, seed=3)
-    taking = {"positions": "all", "max_tokens": 40, "special": True, "skip_first": 0, "seed": 3}
-    work = Fitting(
-        model, corpus, split, taking, plan_of(model, "final", "blocks"), "mat", "float64"
-    )
+    corpus = Text(tuple(f"text {n} " + "cats and dogs " * 4 for n in range(30)), "x")
+    text = Text.read(corpus, positions="all", max_tokens=40, seed=3)
+    work = Fitting(model, text, split(text), plan_of(model, "final", "blocks"), "mat", "float64")
     sides = {name: {p.line for p in each.passages} for name, each in work.sets.items()}
     assert not sides["fit"] & sides["score"]
     assert len(sides["fit"] | sides["score"]) == 30
@@ -149,18 +148,15 @@ def test_no_text_is_on_both_sides_whatever_its_positions(model):
 
 
 def test_ridge_is_chosen_on_lines_of_their_own(model, corpus):
-    taking = {"positions": "all", "max_tokens": None, "special": True, "skip_first": 0, "seed": 0}
-    split = split_lines(corpus)
-    work = Fitting(
-        model, corpus, split, taking, plan_of(model, "final", "blocks"), "ridge", "float64"
-    )
+    text = Text.read(corpus, positions="all")
+    work = Fitting(model, text, split(text), plan_of(model, "final", "blocks"), "ridge", "float64")
     sides = [{p.line for p in each.passages} for each in work.sets.values()]
     assert len(sides) == 3
     assert sum(len(side) for side in sides) == len(set().union(*sides)) == 120
-    maps = fit(model, corpus, kind="ridge", positions=1)
+    maps = fit(model, Text.read(corpus, positions=1), kind="ridge")
     assert maps.about["rows"] == 90  # the lines of the choice are fitted in the end
     assert set(maps.about["ridge"]) == {"0", "1", "2"}
-    given = fit(model, corpus, kind="ridge", ridge=0.5, positions=1)
+    given = fit(model, Text.read(corpus, positions=1), kind="ridge", ridge=0.5)
     assert set(given.about["ridge"].values()) == {0.5}
 
 
@@ -175,16 +171,14 @@ def test_converged_fits_stop_early_and_record_why(model, monkeypatch):
     monkeypatch.setattr(fitting, "CONVERGED", 0.01)
     lines = tuple(f"{n} cats and {n * 7 % 100} dogs in Paris" for n in range(700))
     seen = []
-    corpus = Corpus(lines, "x")
+    corpus = Text(lines, "x")
     maps = fit(
-        model,
-        corpus,
-        positions="all",
+        model.with_run(batch_tokens=256),
+        Text.read(corpus, positions="all"),
         until_converged=True,
-        batch_tokens=256,
         on_check=seen.append,
     )
-    whole = fit(model, corpus, positions="all", batch_tokens=256)
+    whole = fit(model.with_run(batch_tokens=256), Text.read(corpus, positions="all"))
     assert maps.about["rows"] < whole.about["rows"]
     assert [c.rows for c in seen] == [c["rows"] for c in maps.about["checks"]]
     assert all(b.rows >= a.rows * 1.4 for a, b in pairwise(seen))
@@ -193,7 +187,7 @@ def test_converged_fits_stop_early_and_record_why(model, monkeypatch):
 
 
 def test_nothing_given_is_held_out_scores_nothing(model, corpus):
-    maps = fit(model, corpus, held_out=0.0)
+    maps = fit(model, Text.read(corpus, held_out=0.0))
     assert all(pair.r2 is None for pair in maps.pairs)
     assert maps.about["rows_scored"] == 0
 
@@ -213,9 +207,9 @@ def equal(a: Maps, b: Maps) -> bool:
 @pytest.mark.parametrize("after", [1, 4, 9])
 @pytest.mark.parametrize("kind", ["mat", "ridge"])
 def test_a_fit_that_was_stopped_goes_on_to_the_same_bits(
-    model, corpus, tmp_path, monkeypatch, after, kind
+    model, corpus, tmp_path, monkeypatch, after, kind, fit_as
 ):
-    whole = fit(model, corpus, kind=kind, **SETTINGS)
+    whole = fit_as(model, corpus, SETTINGS, kind=kind)
     monkeypatch.setattr(fitting, "SAVE_EVERY_S", -1.0)  # after every batch
     state, seen = tmp_path / "state", []
 
@@ -225,21 +219,21 @@ def test_a_fit_that_was_stopped_goes_on_to_the_same_bits(
             raise StopError
 
     with pytest.raises(StopError):
-        fit(model, corpus, kind=kind, state=state, progress=stop, **SETTINGS)
+        fit_as(model, corpus, SETTINGS, kind=kind, state=state, progress=stop)
     read_again = []
-    rest = fit(
+    rest = fit_as(
         model,
         corpus,
+        SETTINGS,
         kind=kind,
         state=state,
         resume=True,
         progress=lambda name, n, n_all: read_again.append(name),
-        **SETTINGS,
     )
     assert equal(rest, whole)
     assert rest.about == whole.about
     calls = []
-    fit(model, corpus, kind=kind, progress=lambda *a: calls.append(a), **SETTINGS)
+    fit_as(model, corpus, SETTINGS, kind=kind, progress=lambda *a: calls.append(a))
     assert len(read_again) == len(calls) - after
 
 
@@ -257,35 +251,37 @@ def test_a_fit_that_was_stopped_goes_on_to_the_same_bits(
         {"kind": "ridge"},
     ],
 )
-def test_a_state_of_another_fit_is_refused(model, corpus, tmp_path, monkeypatch, changed):
+def test_a_state_of_another_fit_is_refused(model, corpus, tmp_path, monkeypatch, changed, fit_as):
     state = tmp_path / "state"
     monkeypatch.setattr(fitting, "SAVE_EVERY_S", -1.0)
-    fit(model, corpus, state=state, **SETTINGS)
+    fit_as(model, corpus, SETTINGS, state=state)
     with pytest.raises(MapsError, match="another fit"):
-        fit(model, corpus, state=state, resume=True, **(SETTINGS | changed))
+        fit_as(model, corpus, SETTINGS | changed, state=state, resume=True)
 
 
 def test_a_state_of_other_settings_of_the_config_is_refused(
-    model, tiny_gpt2, corpus, tmp_path, monkeypatch
+    model, tiny_gpt2, corpus, tmp_path, monkeypatch, fit_as
 ):
     state, folder = tmp_path / "state", Path(shutil.copytree(tiny_gpt2, tmp_path / "other"))
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"layer_norm_epsilon": 0.5}))
     monkeypatch.setattr(fitting, "SAVE_EVERY_S", -1.0)
-    fit(model, corpus, state=state, **SETTINGS)
+    fit_as(model, corpus, SETTINGS, state=state)
     with pytest.raises(MapsError, match="another fit"):
-        fit(load(folder), corpus, state=state, resume=True, **SETTINGS)
+        fit_as(load(folder), corpus, SETTINGS, state=state, resume=True)
 
 
-def test_a_state_of_other_text_or_of_nothing_is_refused(model, corpus, tmp_path, monkeypatch):
+def test_a_state_of_other_text_or_of_nothing_is_refused(
+    model, corpus, tmp_path, monkeypatch, fit_as
+):
     state = tmp_path / "state"
     monkeypatch.setattr(fitting, "SAVE_EVERY_S", -1.0)
-    fit(model, corpus, state=state, **SETTINGS)
-    other = Corpus((*corpus.lines[:-1], "another last line"), "x")
+    fit_as(model, corpus, SETTINGS, state=state)
+    other = Text((*corpus.lines[:-1], "another last line"), "x")
     with pytest.raises(MapsError, match="another fit"):
-        fit(model, other, state=state, resume=True, **SETTINGS)
+        fit_as(model, other, SETTINGS, state=state, resume=True)
     with pytest.raises(MapsError, match="no state"):
-        fit(model, corpus, state=tmp_path / "none", resume=True, **SETTINGS)
+        fit_as(model, corpus, SETTINGS, state=tmp_path / "none", resume=True)
 
 
 FIT = """
@@ -294,14 +290,18 @@ from pathlib import Path
 from embspace import load
 from embspace.maps import fit as fitting
 from embspace.maps.distributed import process_group
-from embspace.text.corpus import Corpus
+from embspace.text.text import Text
 
 folder, lines, out, settings = sys.argv[1:5]
 fitting.SAVE_EVERY_S = -1.0
-corpus = Corpus(tuple(json.loads(Path(lines).read_text())), "lines")
+settings = json.loads(settings)
+text = Text(
+    tuple(json.loads(Path(lines).read_text())), "lines", positions=settings.pop("positions")
+)
+model = load(folder).with_run(batch_tokens=settings.pop("batch_tokens"))
 with process_group() as group:
     maps = fitting.fit(
-        load(folder), corpus, group=group, state=out + ".state", **json.loads(settings),
+        model, text, group=group, state=out + ".state", **settings,
         progress=lambda name, n, n_all: print(name, n, flush=True),
     )
     if group.first:
@@ -326,7 +326,7 @@ def started(
     )
 
 
-def test_a_fit_that_was_killed_goes_on_to_the_same_bits(model, tiny_gpt2, corpus, tmp_path):
+def test_a_fit_that_was_killed_goes_on_to_the_same_bits(model, tiny_gpt2, corpus, tmp_path, fit_as):
     child = started(tiny_gpt2, corpus, tmp_path)
     assert child.stdout is not None
     for _ in range(4):  # batches read; each but the last is saved
@@ -334,12 +334,12 @@ def test_a_fit_that_was_killed_goes_on_to_the_same_bits(model, tiny_gpt2, corpus
     os.kill(child.pid, signal.SIGKILL)
     child.communicate()
     assert not (tmp_path / "maps").exists()
-    rest = fit(model, corpus, state=tmp_path / "maps.state", resume=True, **SETTINGS)
-    assert equal(rest, fit(model, corpus, **SETTINGS))
+    rest = fit_as(model, corpus, SETTINGS, state=tmp_path / "maps.state", resume=True)
+    assert equal(rest, fit_as(model, corpus, SETTINGS))
 
 
 @pytest.mark.parametrize("products", ["float64", "float32"])
-def test_two_processes_fit_what_one_does(model, tiny_gpt2, corpus, tmp_path, products):
+def test_two_processes_fit_what_one_does(model, tiny_gpt2, corpus, tmp_path, products, fit_as):
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = str(one.getsockname()[1])
@@ -360,7 +360,7 @@ def test_two_processes_fit_what_one_does(model, tiny_gpt2, corpus, tmp_path, pro
     for child in children:
         _, said = child.communicate(timeout=300)
         assert child.returncode == 0, said
-    two, one_alone = Maps.load(tmp_path / "maps", model), fit(model, corpus, **SETTINGS)
+    two, one_alone = Maps.load(tmp_path / "maps", model), fit_as(model, corpus, SETTINGS)
     assert two.about["rows"] == one_alone.about["rows"]
     assert two.about["rows_outlying"] == one_alone.about["rows_outlying"]
     tolerance = 1e-10 if products == "float64" else 1e-4
@@ -376,5 +376,5 @@ def test_the_held_out_share_follows_the_lines_that_are_fitted(model, corpus):
     whole, few = fit(model, corpus), fit(model, corpus, rows=30)
     assert (whole.about["rows"], whole.about["rows_scored"]) == (90, 30)
     assert (few.about["rows"], few.about["rows_scored"]) == (30, 10)
-    assert fit(model, corpus, rows=30, held_out=0.0).about["rows_scored"] == 0
-    assert fit(model, corpus, rows=30, held_out=range(50)).about["rows_scored"] == 50
+    assert fit(model, Text.read(corpus, held_out=0.0), rows=30).about["rows_scored"] == 0
+    assert fit(model, Text.read(corpus, held_out=range(50)), rows=30).about["rows_scored"] == 50

@@ -25,23 +25,23 @@ def model(tiny_gpt2):
         {"pairs": [(0, 7)]},
         {"parts": "heads"},
         {"rows": 0},
-        {"lines": []},
+        {"fit": []},
         {"held_out": 1.5},
         {"seed": -1},
         {"max_tokens": 1000},
         {"resume": True},
     ],
 )
-def test_options_that_make_no_sense_are_refused(model, corpus, options):
+def test_options_that_make_no_sense_are_refused(model, corpus, options, fit_as):
     with pytest.raises(EmbspaceError) as error:
-        fit(model, corpus, **options)
+        fit_as(model, corpus, options)
     assert "\n" not in str(error.value)
 
 
 def test_sums_that_would_not_fit_are_refused_before_the_run(model, corpus, monkeypatch):
     monkeypatch.setattr(fitting, "free_memory", lambda device: 1000)
-    monkeypatch.setattr(fitting, "run", lambda *a, **k: pytest.fail("the model was run"))
-    with pytest.raises(ResourceError, match="--pairs final"):
+    monkeypatch.setattr(fitting, "start_model", lambda *a, **k: pytest.fail("the model was run"))
+    with pytest.raises(ResourceError, match="pairs"):
         fit(model, corpus)
 
 

@@ -10,15 +10,15 @@ from embspace.live.running import run
 from embspace.maps.decoding import Head
 from embspace.maps.fit import fit
 from embspace.maps.lens_comparison import METRICS, compare_lenses
-from embspace.text.corpus import mark_of, read_corpus
 from embspace.text.passages import Encoder, passages
+from embspace.text.text import Text, mark_of
 
 LAYERS = [1, 3]
 
 
 @pytest.fixture(scope="module")
 def corpus():
-    return read_corpus("sample:reference", limit=500)
+    return Text.read("sample:reference", limit=500)
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +28,14 @@ def model():
 
 @pytest.fixture(scope="module")
 def mat(model, corpus):
-    return fit(model, corpus, lines=range(300))
+    return fit(model, Text.read(corpus, fit=range(300)))
 
 
 @pytest.fixture(scope="module")
 def found(model, corpus, mat):
-    return compare_lenses(model, ["id", mat], corpus, lines=range(300, 360), layers=LAYERS)
+    return compare_lenses(
+        model, ["id", mat], Text.read(corpus, held_out=range(300, 360)), layers=LAYERS
+    )
 
 
 def test_all_measures_are_those_of_a_dense_computation(model, corpus, mat, found):
@@ -83,18 +85,18 @@ def test_cost_is_rows_and_bytes_of_the_maps(model, found):
 
 
 def test_no_line_that_a_lens_was_fitted_on_is_scored(model, corpus, mat):
-    some = compare_lenses(model, [mat], corpus, lines=range(290, 320), layers=[2])
+    some = compare_lenses(model, [mat], Text.read(corpus, held_out=range(290, 320)), layers=[2])
     marks = set(mat.about["marks"])
     fresh = sum(mark_of(corpus.lines[i]) not in marks for i in range(290, 320))
     assert some.settings["rows"] == fresh <= 20
     with pytest.raises(TextError, match="every line"):
-        compare_lenses(model, [mat], corpus, lines=range(5), layers=[2])
+        compare_lenses(model, [mat], Text.read(corpus, held_out=range(5)), layers=[2])
 
 
 def test_a_masked_model_is_scored_at_the_token_under_the_mask():
     model = embspace.load("sample-bert-a")
-    corpus = read_corpus("sample:reference", limit=60)
-    found = compare_lenses(model, "id", corpus, lines=range(30), layers=[5])
+    corpus = Text.read("sample:reference", limit=60)
+    found = compare_lenses(model, "id", Text.read(corpus, held_out=range(30)), layers=[5])
     taken = passages(model, corpus, lines=range(30))
     states = capture_all(run(model), taken.passages)
     q = Head(model)(states.layers[5]).double().log_softmax(-1)
@@ -116,4 +118,4 @@ def test_results_leave_as_table_json_and_csv(found):
 
 def test_layers_that_do_not_exist_are_refused(model, corpus, mat):
     with pytest.raises(EmbspaceError):
-        compare_lenses(model, [mat], corpus, lines=range(300, 310), layers=[4])
+        compare_lenses(model, [mat], Text.read(corpus, held_out=range(300, 310)), layers=[4])

@@ -20,6 +20,7 @@ from embspace.errors import EmbspaceError, MapsError
 from embspace.maps.fit import fit
 from embspace.maps.maps import Maps
 from embspace.maps.remembered import fitted
+from embspace.text.text import Text
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def model(tiny_gpt2):
 
 @pytest.fixture(scope="module")
 def maps(model, corpus) -> Maps:
-    return fit(model, corpus, pairs="all", kind="affine", positions=3)
+    return fit(model, Text.read(corpus, positions=3), pairs="all", kind="affine")
 
 
 def test_a_file_holds_all_of_them_and_is_no_pickle(maps, model, tmp_path):
@@ -223,7 +224,7 @@ def test_a_save_killed_at_any_moment_leaves_a_whole_file_or_none(maps, tmp_path)
 
 
 def test_states_of_another_width_are_refused_in_one_sentence(tiny_gpt2, corpus):
-    maps = fit(load(tiny_gpt2), corpus, lines=range(60))
+    maps = fit(load(tiny_gpt2), Text.read(corpus, fit=range(60)))
     for shape in ((3, 7), (5,), ()):
         with pytest.raises(MapsError, match="states of width 32 are mapped"):
             maps.apply(torch.ones(shape), 0, 3)

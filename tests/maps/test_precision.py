@@ -16,6 +16,7 @@ from embspace.live.running import run
 from embspace.maps.lens import lens
 from embspace.read.reader import load
 from embspace.text.passages import Passage
+from embspace.text.text import Text
 
 BATCH = [Passage((5, 6, 7), (0, 1, 2), 3), Passage(tuple(range(8, 17)), (0, 8), 11)]
 
@@ -37,7 +38,7 @@ def test_states_beyond_sixteen_bits_stop_the_run_with_the_layer_and_the_way_out(
         capture_all(half, BATCH)
     assert torch.isfinite(capture_all(run(model), BATCH).stacked()).all()
     with pytest.raises(StateError, match="state 2"):
-        embspace.fit(model, [f"cat {n}" for n in range(60)], run_dtype="float16")
+        embspace.fit(model.with_run(dtype="float16"), [f"cat {n}" for n in range(60)])
 
 
 def test_the_lens_computes_in_float32_whatever_is_stored(overflowing):
@@ -55,7 +56,7 @@ def test_no_token_is_generated_from_what_is_not_finite(overflowing, exit):
     """The largest of NaNs would be token 0, which here also ends the text."""
     model = load(overflowing)
     with pytest.raises(StateError, match=r"state 2 of prompt 1 .*float16.*run_dtype=float32"):
-        embspace.generate(model, None, "the cats", **exit, run_dtype="float16", repeats=1)
+        embspace.generate(model.with_run(dtype="float16"), None, "the cats", **exit, repeats=1)
     with pytest.raises(StateError, match=r"state 2 before new token 1 .*float16"):
         half = run(model, dtype=torch.float16)
         lens(model, "the cats", "id", generate=3, running=half)
@@ -71,7 +72,7 @@ def test_a_prediction_that_overflows_in_the_head_alone_is_no_token(tiny_llama, t
     stored["model.norm.weight"] *= 1e3
     save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(StateError, match=r"largest logit of state 2 of prompt 1"):
-        embspace.generate(load(folder), None, "the cats", run_dtype="float16", repeats=1)
+        embspace.generate(load(folder).with_run(dtype="float16"), None, "the cats", repeats=1)
 
 
 def test_what_overflows_even_in_float32_is_told_a_way_out_that_is_one(tiny_llama, tmp_path):
@@ -96,7 +97,7 @@ def test_maps_of_a_model_stored_in_sixteen_bits_are_solved_in_float64_and_say_bo
     half = {name: tensor.to(getattr(torch, dtype)) for name, tensor in stored.items()}
     save_file(half, folder / "model.safetensors", metadata={"format": "pt"})
     texts = [f"the {chr(65 + n % 26)} cat {n} saw Paris" for n in range(160)]
-    maps = embspace.fit(load(folder), texts, positions="all")
+    maps = embspace.fit(load(folder), Text.read(texts, positions="all"))
     assert maps.about["stored_dtype"] == dtype
     assert (maps.about["dtype"], maps.about["products"]) == ("float32", "float64")
     assert all(matrix.dtype == torch.float32 for matrix in maps.tensors.values())

@@ -12,8 +12,8 @@ from embspace.maps.fit import fit
 from embspace.maps.maps import Maps
 from embspace.maps.named import named_maps
 from embspace.maps.refine import refine, require_refinable
-from embspace.text.corpus import Corpus, read_corpus
 from embspace.text.passages import passages
+from embspace.text.text import Text
 
 
 @pytest.fixture(scope="module")
@@ -23,12 +23,12 @@ def model():
 
 @pytest.fixture(scope="module")
 def corpus():
-    return read_corpus("sample:reference", limit=900)
+    return Text.read("sample:reference", limit=900)
 
 
 @pytest.fixture(scope="module")
 def mat(model, corpus):
-    return fit(model, corpus, lines=range(600))
+    return fit(model, Text.read(corpus, fit=range(600)))
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,9 @@ def test_a_refined_map_keeps_what_it_was_made_from(model, mat, refined, tmp_path
 
 
 def test_the_same_seed_gives_the_same_maps(model, corpus, mat):
-    one, two = (refine(model, mat, corpus, layers=[2], epochs=1, seed=3) for _ in range(2))
+    one, two = (
+        refine(model, mat, Text.read(corpus, seed=3), layers=[2], epochs=1) for _ in range(2)
+    )
     assert torch.equal(one[2, 4], two[2, 4]) and one.about == two.about
 
 
@@ -141,5 +143,5 @@ def test_refined_maps_of_some_layers_are_remembered_apart_and_those_of_all_serve
         named_maps(model, "refined", corpus, layers=layers)
     assert asked == [[1], [2], [2, 1], None]
     many = list(range(200)) * 2  # a file's name stays short
-    named_maps(model, "refined", Corpus(corpus.lines[:60], "few"), layers=many)
+    named_maps(model, "refined", Text(corpus.lines[:60], "few"), layers=many)
     assert asked[-1] == many and max(len(path.name) for path in tmp_path.rglob("*")) < 100

@@ -9,7 +9,6 @@ import pytest
 
 from embspace.live import capture as states
 from embspace.maps import fit as fitting
-from embspace.maps.fit import fit
 from embspace.read.reader import load
 
 SETTINGS: dict[str, Any] = {"positions": "all", "batch_tokens": 100}
@@ -27,9 +26,9 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_broken_off_while_it_judges(tiny_gpt2, corpus, tmp_path: Path, number: int):
+def test_broken_off_while_it_judges(tiny_gpt2, corpus, tmp_path: Path, number: int, fit_as):
     model, judged = load(tiny_gpt2), []
-    whole = fit(model, corpus, **SETTINGS)
+    whole = fit_as(model, corpus, SETTINGS)
     assert len(whole.about["checks"]) >= 3
 
     def stop(check: Any) -> None:
@@ -39,17 +38,19 @@ def test_broken_off_while_it_judges(tiny_gpt2, corpus, tmp_path: Path, number: i
 
     options = {"state": tmp_path / "state", **SETTINGS}
     with pytest.raises(StopError):
-        fit(model, corpus, on_check=stop, **options)
-    rest = fit(model, corpus, resume=True, **options)
+        fit_as(model, corpus, options, on_check=stop)
+    rest = fit_as(model, corpus, options, resume=True)
     assert rest.about == whole.about and rest.pairs == whole.pairs
 
 
-def test_broken_off_after_it_had_seen_enough(tiny_gpt2, corpus, tmp_path: Path, monkeypatch):
+def test_broken_off_after_it_had_seen_enough(
+    tiny_gpt2, corpus, tmp_path: Path, monkeypatch, fit_as
+):
     monkeypatch.setattr(fitting, "CONVERGED", 10.0)  # any gain is small beside that
     model, options = load(tiny_gpt2), {"state": tmp_path / "state", **SETTINGS}
-    whole = fit(model, corpus, until_converged=True, **options)
-    assert whole.about["rows"] < fit(model, corpus, **SETTINGS).about["rows"]
-    again = fit(model, corpus, until_converged=True, resume=True, **options)
+    whole = fit_as(model, corpus, options, until_converged=True)
+    assert whole.about["rows"] < fit_as(model, corpus, SETTINGS).about["rows"]
+    again = fit_as(model, corpus, options, until_converged=True, resume=True)
     assert again.about == whole.about and again.pairs == whole.pairs
 
 
@@ -57,12 +58,12 @@ def test_broken_off_after_it_had_seen_enough(tiny_gpt2, corpus, tmp_path: Path, 
 @pytest.mark.parametrize("place", ["while the model runs", "while rows are added"])
 @pytest.mark.parametrize("products", ["float64", "float32"])
 def test_an_interrupt_saves_what_was_read_and_the_rest_ends_alike(
-    tiny_gpt2, corpus, tmp_path: Path, monkeypatch, number, place: str, products: str
+    tiny_gpt2, corpus, tmp_path: Path, monkeypatch, number, place: str, products: str, fit_as
 ):
     monkeypatch.setattr(fitting, "SAVE_EVERY_S", 1e9)
     model, state = load(tiny_gpt2), tmp_path / "state"
     options = {"state": state, "kind": "ridge", "products": products, **SETTINGS}
-    whole = fit(model, corpus, **options).save(tmp_path / "whole.maps").read_bytes()
+    whole = fit_as(model, corpus, options).save(tmp_path / "whole.maps").read_bytes()
     assert not state.exists()  # nothing is written that nobody needs
 
     def interrupt(*_: Any) -> None:
@@ -75,11 +76,11 @@ def test_an_interrupt_saves_what_was_read_and_the_rest_ends_alike(
         )
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
             patched.setattr(*where, _killing(getattr(*where), number, 7))
-            fit(model, corpus, **options)
+            fit_as(model, corpus, options)
     finally:
         signal.signal(number, before)
     assert state.is_file()
-    rest = fit(model, corpus, resume=True, **options).save(tmp_path / "rest.maps")
+    rest = fit_as(model, corpus, options, resume=True).save(tmp_path / "rest.maps")
     assert rest.read_bytes() == whole
 
 

@@ -10,8 +10,8 @@ from transformers import AutoTokenizer
 from embspace import load
 from embspace.maps.fit import fit
 from embspace.maps.score import score
-from embspace.text.corpus import Corpus, read_corpus
 from embspace.text.passages import Encoder, passages
+from embspace.text.text import Text
 
 REAL = Path(os.environ.get("EMBSPACE_REAL", Path.home() / ".cache" / "embspace-real"))
 FIT, SCORED = range(9000), range(9000, 12000)
@@ -23,11 +23,11 @@ def figures(reference: Path) -> dict:
 
 
 @pytest.fixture(scope="module")
-def wiki() -> Corpus:
+def wiki() -> Text:
     file = REAL / "wiki" / "sentences.txt"
     if not file.is_file():
         pytest.skip("the Wikipedia sentences are not on this machine")
-    return read_corpus(file, limit=12_000)
+    return Text.read(file, limit=12_000)
 
 
 def test_positions_and_tokens_are_those_of_the_reference(smollm2, figures, wiki):
@@ -44,7 +44,9 @@ def test_positions_and_tokens_are_those_of_the_reference(smollm2, figures, wiki)
 
 def test_a_small_fit_is_below_the_reference_and_above_the_identity(smollm2, figures, wiki):
     """300 rows for 576 coordinates: the last jump is better than none, and worse than the full."""
-    maps = fit(load(smollm2), wiki, pairs=[(29, 30)], lines=range(300), held_out=range(300, 400))
+    maps = fit(
+        load(smollm2), Text.read(wiki, fit=range(300), held_out=range(300, 400)), pairs=[(29, 30)]
+    )
     (pair,) = maps.pairs
     assert pair.rank <= 300
     assert any("do not determine" in note for note in maps.about["notes"])
@@ -56,7 +58,7 @@ def test_a_small_fit_is_below_the_reference_and_above_the_identity(smollm2, figu
 
 @pytest.mark.slow
 def test_every_figure_of_the_reference_is_met(smollm2, figures, wiki):
-    found = score(load(smollm2), text=wiki, lines=SCORED, fit_lines=FIT)
+    found = score(load(smollm2), text=Text.read(wiki, held_out=SCORED, fit=FIT))
     near = figures["tolerance"]
     for kind in ("mat", "id"):
         for pair, wanted in figures[f"r2_{kind}"].items():

@@ -29,6 +29,7 @@ from embspace.shorten.schedules import (
     single_jump,
 )
 from embspace.text.passages import passages
+from embspace.text.text import Text
 
 
 def random_r2(n_layers, seed, low=-0.5):
@@ -140,7 +141,7 @@ def model(request, tiny_gpt2, tiny_llama):
 
 @pytest.fixture(scope="module")
 def maps(model, corpus):
-    return fit(model, corpus, pairs="all", lines=range(60), held_out=range(60, 80))
+    return fit(model, Text.read(corpus, fit=range(60), held_out=range(60, 80)), pairs="all")
 
 
 def by_hand(model, maps, schedule, ids):
@@ -260,27 +261,25 @@ def test_budgets_and_names_choose_what_is_shown(model, maps, corpus):
 
 def test_masked_models_alternate_too():
     bert = embspace.load("sample-bert-a")
-    found = alternate(
-        bert, None, "sample:reference", schedules=["rr:1,1", "r2"], budgets=[3], rows=10,
-        lines=range(3900, 4000),
-    )  # fmt: skip
+    text = Text.read("sample:reference", held_out=range(3900, 4000))
+    found = alternate(bert, None, text, schedules=["rr:1,1", "r2"], budgets=[3], rows=10)
     assert [s.n_run for s in found.scores] == [6, 3, 3]
     assert found.scores[0].precision[1] == 1
 
 
 def test_jumps_need_maps_of_all_pairs(model, corpus):
     for short in ({"pairs": "final"}, {"pairs": "all", "keep": "final"}):
-        maps = fit(model, corpus, lines=range(60), held_out=range(60, 80), **short)
+        maps = fit(model, Text.read(corpus, fit=range(60), held_out=range(60, 80)), **short)
         if model.n_layers > 1:
             with pytest.raises(MapsError, match="all pairs"):
                 alternate(model, maps, corpus)
 
 
 def test_given_maps_need_no_r2_of_their_own(model, maps, corpus):
-    unscored = fit(model, corpus, pairs="all", lines=range(60), held_out=0.0)
+    unscored = fit(model, Text.read(corpus, fit=range(60), held_out=0.0), pairs="all")
     assert unscored.pairs[0].r2 is None
     one, other = (
-        alternate(model, given, corpus, schedules=["r2"], lines=range(80, 120))
+        alternate(model, given, Text.read(corpus, held_out=range(80, 120)), schedules=["r2"])
         for given in (unscored, maps)
     )
     assert one.scores == other.scores

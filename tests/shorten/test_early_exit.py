@@ -26,8 +26,8 @@ from embspace.shorten.exit_rules import (
 from embspace.shorten.halves import halves
 from embspace.shorten.outcomes import Outcomes, gap_of
 from embspace.shorten.planner import LEAST, Planner, Way, candidates, front
-from embspace.text.corpus import Corpus
 from embspace.text.passages import passages
+from embspace.text.text import Text
 
 L = 5
 
@@ -130,7 +130,7 @@ def gpt2(tiny_gpt2):
 
 @pytest.fixture(scope="module")
 def maps(gpt2, corpus):
-    return fit(gpt2, corpus, lines=range(60), held_out=range(60, 70))
+    return fit(gpt2, Text.read(corpus, fit=range(60), held_out=range(60, 70)))
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +194,7 @@ def test_looking_costs_a_head_for_every_look_beside_the_answer(gpt2, found):
 
 
 def test_lambda_is_chosen_on_lines_that_are_not_scored(gpt2, maps, corpus):
-    half = halves(gpt2, corpus, maps, seed=3)
+    half = halves(gpt2, Text.read(corpus, seed=3), maps)
     groups = [set(half.calibration), set(half.scoring), set(range(60))]
     texts = [{corpus.lines[i] for i in group} for group in groups]
     assert not texts[0] & texts[1] and not texts[0] & texts[2] and not texts[1] & texts[2]
@@ -206,8 +206,8 @@ def test_other_scoring_text_changes_no_choice(gpt2, maps, corpus):
     lines = list(corpus.lines)  # positions=1 draws each line's by itself
     for i in half.scoring:
         lines[i] = f"wheat {lines[i]}"
-    one = exits(gpt2, maps, corpus, target=0.6, positions=1)
-    other = exits(gpt2, maps, Corpus(tuple(lines), "changed"), target=0.6, positions=1)
+    one = exits(gpt2, maps, Text.read(corpus, positions=1), target=0.6)
+    other = exits(gpt2, maps, Text.read(Text(tuple(lines), "changed"), positions=1), target=0.6)
     for a, b in zip(one.choices, other.choices, strict=True):
         assert (a.point.at, a.at_interval) == (b.point.at, b.at_interval)
         assert a.calibrated == pytest.approx(b.calibrated)
@@ -245,7 +245,13 @@ def test_a_choice_is_what_generate_takes(gpt2, maps, corpus, found):
 
 def test_masked_models_are_counted_too():
     bert = embspace.load("sample-bert-a")
-    found = exits(bert, None, "sample:reference", rows=12, lines=range(3900, 4000), layers=[2, 4])
+    found = exits(
+        bert,
+        None,
+        Text.read("sample:reference", held_out=range(3900, 4000)),
+        rows=12,
+        layers=[2, 4],
+    )
     for point in found.points:
         if point.rule == "confidence":
             assert sum(point.histogram) == 12
@@ -270,7 +276,6 @@ def test_the_table_has_a_row_a_point_with_plain_cells(found):
         ({"lambdas": ["x"]}, "λ must be a number"),
         ({"layers": [3]}, "layer 3"),
         ({"rows": 0}, "rows"),
-        ({"lines": [70]}, "too few"),
     ],
 )
 def test_wrong_arguments_are_refused(gpt2, maps, corpus, given, words):
@@ -278,20 +283,25 @@ def test_wrong_arguments_are_refused(gpt2, maps, corpus, given, words):
         exits(gpt2, maps, corpus, **given)
 
 
+def test_one_line_is_too_few_to_calibrate_on_and_to_score(gpt2, maps, corpus):
+    with pytest.raises(TextError, match="too few"):
+        exits(gpt2, maps, Text.read(corpus, held_out=[70]))
+
+
 def test_lines_that_were_all_fitted_are_refused(gpt2, maps, corpus):
     with pytest.raises(TextError, match="too few"):
-        exits(gpt2, maps, corpus, lines=range(10))
+        exits(gpt2, maps, Text.read(corpus, held_out=range(10)))
 
 
 def test_one_forward_pass_serves_every_lambda(gpt2, maps, corpus, monkeypatch):
     calls = []
-    whole = exits_module.capture
+    whole = exits_module.read_text
 
     def counted(*args, **kwargs):
         calls.append(1)
         return whole(*args, **kwargs)
 
-    monkeypatch.setattr(exits_module, "capture", counted)
+    monkeypatch.setattr(exits_module, "read_text", counted)
     exits(gpt2, maps, corpus, lambdas=[n / 50 for n in range(50)])
     assert len(calls) == 1
 

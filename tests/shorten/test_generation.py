@@ -11,8 +11,9 @@ import embspace
 from embspace.errors import EmbspaceError, MapsError, ModelError
 from embspace.live.running import run
 from embspace.maps.fit import fit
-from embspace.shorten.generated import Generation, Measures, Text
+from embspace.shorten.generated import GeneratedText, Generation, Measures
 from embspace.shorten.generation import generate
+from embspace.text.text import Text
 
 TEN: Any = {"mean_length": 9.0, "max_new_tokens": 10, "repeats": 1}
 PROMPTS = ["cats", "her brother sings in Rome", "dogs teach"]
@@ -73,7 +74,7 @@ def gpt2(loaded):
 
 @pytest.fixture(scope="module")
 def gpt2_maps(gpt2, corpus):
-    return fit(gpt2, corpus, pairs="all", positions="all")
+    return fit(gpt2, Text.read(corpus, positions="all"), pairs="all")
 
 
 def own_text(model, prompt, n):
@@ -280,7 +281,7 @@ def test_prompts_without_a_token_are_refused(gpt2, prompts):
 
 
 def test_a_gain_that_some_run_does_not_show_is_none():
-    text = Text("a", "b", "b", (1, 2), (1, 2), (3, 1))
+    text = GeneratedText("a", "b", "b", (1, 2), (1, 2), (3, 1))
 
     def verdict(mine, full):
         return Generation((text,), Measures(mine, full, {"copy": 1.0}), 3).verdict

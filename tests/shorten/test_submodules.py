@@ -16,6 +16,7 @@ from embspace.maps.fit import fit
 from embspace.maps.maps import Maps
 from embspace.shorten.submodules import _Replacing, sets_of
 from embspace.text.passages import Passages, passages
+from embspace.text.text import Text
 
 PARTS = {  # of a Llama block: where the sub-module begins, and where it ends
     "attn_norm": ("input_layernorm", "input_layernorm"),
@@ -67,10 +68,10 @@ def test_scores_are_those_of_passes_with_all_parts_of_a_set_replaced(tiny_llama,
     model = embspace.load(str(tiny_llama))
     fit_lines, lines = range(60), range(90, 102)
     found = embspace.submodules(
-        model, corpus, replace=SETS, layers=[0, 1], fit_lines=fit_lines, lines=lines
+        model, Text.read(corpus, fit=fit_lines, held_out=lines), replace=SETS, layers=[0, 1]
     )
     assert list(found.parts) == [key for key, _ in SETS.values()]
-    maps = fit(model, corpus, parts="submodules", lines=fit_lines, held_out=lines)
+    maps = fit(model, Text.read(corpus, fit=fit_lines, held_out=lines), parts="submodules")
     taken = passages(model, corpus, lines=lines)
     live = run(model).module
     end = len(model.vocabulary)
@@ -89,10 +90,10 @@ def test_scores_are_those_of_passes_with_all_parts_of_a_set_replaced(tiny_llama,
 
 def test_the_default_is_the_papers_figure_with_both_norms_together(tiny_gpt2, corpus):
     model = embspace.load(str(tiny_gpt2))
-    settings = {"layers": [1], "fit_lines": range(60), "lines": range(90, 110)}
-    found = embspace.submodules(model, corpus, **settings)
+    text = Text.read(corpus, fit=range(60), held_out=range(90, 110))
+    found = embspace.submodules(model, text, layers=[1])
     assert list(found.parts) == ["attn", "ff", "norms"]
-    alone = embspace.submodules(model, corpus, replace="norm1,norm2", **settings)
+    alone = embspace.submodules(model, text, replace="norm1,norm2", layers=[1])
     assert alone.parts["norms"] == found.parts["norms"]
     (row,) = (row for row in found.rows() if row["replaced"] == "norms")
     assert row["r2_attn_norm"] == found.r2["attn_norm"][1] and row["r2_attn"] is None
@@ -117,9 +118,9 @@ def test_an_unknown_sub_module_is_named(tiny_gpt2, corpus):
 
 def test_one_map_of_the_rest_is_the_map_that_decodes_the_layer(tiny_gpt2, corpus):
     model = embspace.load(str(tiny_gpt2))
-    lines = {"fit_lines": range(60), "lines": range(90, 120)}
-    found = embspace.submodules(model, corpus, layers=[1, 2], **lines)
-    scores = embspace.score(model, None, corpus, **lines)
+    text = Text.read(corpus, fit=range(60), held_out=range(90, 120))
+    found = embspace.submodules(model, text, layers=[1, 2])
+    scores = embspace.score(model, None, text)
     for score in found.blocks:
         assert score.means == pytest.approx(scores.layers["mat"][score.layer].means, abs=1e-5)
 
@@ -138,7 +139,7 @@ def test_layers_that_share_a_module_are_each_replaced_by_their_own_map(
     )
     folder = save_model(config, "AutoModelForMaskedLM", tokenizer=masking)
     model = embspace.load(str(folder))
-    maps = fit(model, corpus, parts="submodules", lines=range(60), held_out=range(60, 80))
+    maps = fit(model, Text.read(corpus, fit=range(60), held_out=range(60, 80)), parts="submodules")
     running = run(model, attention="fast")
     passes = passages(model, corpus, lines=range(80, 90)).passages
     block, ran = running.block(0), []

@@ -19,13 +19,13 @@ from embspace import evidence
 from embspace.results import ListResult, Result
 from embspace.show import LOOKS
 from embspace.show.report import TOPICS, report
-from embspace.text.corpus import Corpus
+from embspace.text.text import Text
 from tests.show.browser import in_browser, needs_browser
 
 WIDTHS = (40, 80, 200)
-TEXT = Corpus(tuple(embspace_data.sentences("reference", 80, 3)), "made up")
-OTHER = Corpus(tuple(embspace_data.sentences("story", 80, 3)), "made up too")
-FEW = Corpus(TEXT.lines[:8], "made up")
+TEXT = Text(tuple(embspace_data.sentences("reference", 80, 3)), "made up")
+OTHER = Text(tuple(embspace_data.sentences("story", 80, 3)), "made up too")
+FEW = Text(TEXT.lines[:8], "made up")
 
 
 def every_result() -> Iterator[type[Result]]:

@@ -137,7 +137,7 @@ def test_a_figure_leaves_the_users_settings_alone(tmp_path):
 
 
 def test_the_inverse_figure_has_plain_numbers_on_its_axis(tiny_gpt2, tmp_path):
-    from embspace.evidence.inverse import inverse_check
+    from embspace.evidence.inverse_check import inverse_check
 
     plot(inverse_check(embspace.load(tiny_gpt2)), tmp_path / "x.svg")
     text = (tmp_path / "x.svg").read_text(encoding="utf8")

@@ -10,8 +10,8 @@ from transformers import BertConfig, GPT2Config, MPNetConfig, RobertaConfig
 
 from embspace import lens, load
 from embspace.errors import EmbspaceError, TextError
-from embspace.text.corpus import Corpus, read_corpus
 from embspace.text.passages import Encoder, passages, read_positions
+from embspace.text.text import Text
 
 TEXTS = ["cats and dogs", "her brother sings in Rome", "a", "Paris", "teachers teach in London"]
 
@@ -22,8 +22,8 @@ def model(tiny_gpt2):
 
 
 @pytest.fixture(scope="module")
-def lines() -> Corpus:
-    return read_corpus([f"{text} {n}" for n in range(30) for text in TEXTS])
+def lines() -> Text:
+    return Text.read([f"{text} {n}" for n in range(30) for text in TEXTS])
 
 
 def framed_tokenizer(
@@ -76,50 +76,52 @@ def test_one_random_position_a_line_is_drawn_over_all_lines_in_order(model, line
     rng = random.Random(3)
     lengths = [len(ids) for ids in Encoder(model).encode(lines.lines)]
     wanted = [rng.randrange(n) for n in lengths]
-    found = passages(model, lines, seed=3)
+    found = passages(model, Text.read(lines, seed=3))
     assert [p.keep for p in found.passages] == [(at,) for at in wanted]
     assert [len(p.ids) for p in found.passages] == [at + 1 for at in wanted]
     assert found.n_rows == len(lines)
 
 
 def test_a_choice_of_lines_changes_no_position(model, lines):
-    every = {p.line: p for p in passages(model, lines, seed=1).passages}
+    every = {p.line: p for p in passages(model, Text.read(lines, seed=1)).passages}
     for chosen in ([5], range(100, 120), [149, 3, 3]):
-        some = passages(model, lines, lines=chosen, seed=1).passages
+        some = passages(model, Text.read(lines, seed=1), lines=chosen).passages
         assert sorted(p.line for p in some) == sorted(set(chosen))
         assert all(p == every[p.line] for p in some)
 
 
 def test_n_positions_and_all_are_in_one_pass_of_a_causal_model(model, lines):
     lengths = [len(ids) for ids in Encoder(model).encode(lines.lines)]
-    for one, n in zip(passages(model, lines, positions="all").passages, lengths, strict=True):
+    for one, n in zip(
+        passages(model, Text.read(lines, positions="all")).passages, lengths, strict=True
+    ):
         assert one.keep == tuple(range(n))
-    three = passages(model, lines, positions=3)
+    three = passages(model, Text.read(lines, positions=3))
     for one, n in zip(three.passages, lengths, strict=True):
         assert len(set(one.keep)) == min(3, n)
         assert list(one.keep) == sorted(one.keep)
         assert len(one.ids) == one.keep[-1] + 1
-    some = passages(model, lines, positions=3, lines=[7]).passages
+    some = passages(model, Text.read(lines, positions=3), lines=[7]).passages
     assert some[0] == three.passages[7]
 
 
 def test_another_seed_draws_other_positions(model, lines):
-    assert passages(model, lines).passages != passages(model, lines, seed=1).passages
+    assert passages(model, lines).passages != passages(model, Text.read(lines, seed=1)).passages
 
 
 def test_first_tokens_can_be_left_out(model, lines):
     for positions in ("random", 2, "all"):
-        found = passages(model, lines, positions=positions, skip_first=4)
+        found = passages(model, Text.read(lines, positions=positions, skip_first=4))
         assert min(p.keep[0] for p in found.passages) == 4
-    short = read_corpus(["a", "cats and dogs in Paris"])
-    found = passages(model, short, skip_first=3)
+    short = Text.read(["a", "cats and dogs in Paris"])
+    found = passages(model, Text.read(short, skip_first=3))
     assert [p.line for p in found.passages] == [1]
     assert found.notes() == ("1 texts had no token to take and were left out.",)
 
 
 def test_positions_can_be_given(model):
-    corpus = read_corpus(TEXTS)
-    found = passages(model, corpus, positions=[1, None, 0, 0, 2])
+    corpus = Text.read(TEXTS)
+    found = passages(model, Text.read(corpus, positions=[1, None, 0, 0, 2]))
     assert [(p.line, p.keep) for p in found.passages] == [
         (0, (1,)),
         (2, (0,)),
@@ -133,7 +135,7 @@ def test_positions_can_be_given(model):
 )
 def test_positions_that_make_no_sense_are_refused(model, positions):
     with pytest.raises(EmbspaceError):
-        passages(model, read_corpus(TEXTS), positions=positions)
+        passages(model, Text.read(Text.read(TEXTS), positions=positions))
 
 
 def test_a_file_of_positions_may_be_for_all_lines_or_for_the_chosen_ones(tmp_path):
@@ -162,10 +164,10 @@ def test_a_file_of_positions_may_be_for_all_lines_or_for_the_chosen_ones(tmp_pat
 
 
 def test_a_masked_model_reads_all_of_a_text_with_one_mask_a_pass(masked):
-    corpus = read_corpus(TEXTS)
+    corpus = Text.read(TEXTS)
     tokenizer = masked.vocabulary.tokenizer
     mask = tokenizer.mask_token_id
-    found = passages(masked, corpus, positions="all").passages
+    found = passages(masked, Text.read(corpus, positions="all")).passages
     for one in found:
         whole = tokenizer(corpus.lines[one.line])["input_ids"]
         assert len(one.ids) == len(whole)
@@ -180,7 +182,7 @@ def test_a_masked_model_without_a_mask_token_is_refused(save_model):
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = BertConfig(vocab_size=300, intermediate_size=20, **sizes)
     with pytest.raises(TextError, match="no mask token"):
-        passages(load(save_model(config, "AutoModelForMaskedLM")), read_corpus(TEXTS))
+        passages(load(save_model(config, "AutoModelForMaskedLM")), Text.read(TEXTS))
 
 
 @pytest.mark.parametrize("setting", [{"use_bidirectional_attention": True}, {"is_causal": False}])
@@ -192,7 +194,7 @@ def test_a_decoder_that_looks_both_ways_is_refused(tiny_llama, tmp_path, setting
     model = load(folder)
     assert model.attention(0).W_Q.shape == (6, 36, 8)
     with pytest.raises(EmbspaceError, match="looks both ways"):
-        passages(model, read_corpus(TEXTS))
+        passages(model, Text.read(TEXTS))
     with pytest.raises(EmbspaceError, match="looks both ways"):
         lens(model, "cats", "id")
 
@@ -202,7 +204,7 @@ def test_a_decoder_that_looks_both_ways_is_refused(tiny_llama, tmp_path, setting
 def test_the_start_token_is_there_once_or_not_at_all(with_start, text):
     bos = with_start.vocabulary.tokenizer.bos_token_id
     inner = text.removeprefix("<s>").count("<s>")
-    corpus = read_corpus([text, "dogs"])
+    corpus = Text.read([text, "dogs"])
     framed = Encoder(with_start).framed(Encoder(with_start).encode([text])[0])
     assert framed.ids[0] == bos
     assert framed.ids.count(bos) == 1 + inner
@@ -211,7 +213,7 @@ def test_the_start_token_is_there_once_or_not_at_all(with_start, text):
     plain = bare.encode([text])[0]
     assert bare.framed(plain).ids == plain
     own = plain[1:] if text.startswith("<s>") else plain
-    found = passages(with_start, corpus, positions="all").passages
+    found = passages(with_start, Text.read(corpus, positions="all")).passages
     assert [p.keep for p in found if p.line == 0] == (
         [tuple(range(1, 1 + len(own)))] if own else []
     )
@@ -230,8 +232,8 @@ def test_a_text_over_the_limit_is_cut_and_counted(save_model, byte_tokenizer):
     config = GPT2Config(vocab_size=300, n_embd=16, n_layer=2, n_head=2, n_positions=16)
     model = load(save_model(config))
     assert model.vocabulary.tokenizer.model_max_length > 10**9
-    corpus = read_corpus(["abcde", "zqxwvzqxwvzqxwvzqxwvzqxwvzqxwvzqxwvzqxwv"])
-    found = passages(model, corpus, positions="all")
+    corpus = Text.read(["abcde", "zqxwvzqxwvzqxwvzqxwvzqxwvzqxwvzqxwvzqxwv"])
+    found = passages(model, Text.read(corpus, positions="all"))
     assert [len(p.ids) for p in found.passages] == [5, 16]
     assert found.n_cut == 1
     assert found.notes() == ("1 texts were cut to 16 tokens.",)
@@ -256,7 +258,7 @@ def test_positions_that_start_after_the_padding_leave_fewer(
     assert Encoder(model, max_tokens=18).max_tokens == 18
     with pytest.raises(TextError, match="takes 18 tokens at most, not 19"):
         Encoder(model, max_tokens=19)
-    long = passages(model, read_corpus(["zqxwv" * 9]))
+    long = passages(model, Text.read(["zqxwv" * 9]))
     assert len(long.passages[0].ids) == 18
     assert long.n_cut == 1
 
@@ -275,17 +277,18 @@ def test_ids_that_the_embedding_has_not_are_refused_before_the_pass(save_model, 
     config = GPT2Config(vocab_size=300, n_embd=16, n_layer=1, n_head=2, n_positions=16)
     folder = save_model(config, tokenizer=larger)
     with pytest.raises(EmbspaceError, match=r"30[0-9]"):
-        passages(load(folder), read_corpus(["cats <extra4>"]))
+        passages(load(folder), Text.read(["cats <extra4>"]))
 
 
 def test_text_without_a_single_token_is_refused(model):
     with pytest.raises(TextError, match="no text has a token to take"):
-        passages(model, read_corpus(["a"]), skip_first=9)
+        passages(model, Text.read(Text.read(["a"]), skip_first=9))
 
 
 @pytest.mark.parametrize(
     "options", [{"lines": [99]}, {"lines": [-1]}, {"seed": -1}, {"skip_first": -1}]
 )
 def test_numbers_out_of_range_are_refused(model, options):
+    lines = options.pop("lines", None)
     with pytest.raises(EmbspaceError):
-        passages(model, read_corpus(TEXTS), **options)
+        passages(model, Text.read(TEXTS, **options), lines)

@@ -13,8 +13,8 @@ from embspace.live.capture import capture_all
 from embspace.live.running import run
 from embspace.maps.lens import lens
 from embspace.read.reader import load
-from embspace.text.corpus import read_corpus
 from embspace.text.passages import Encoder, passages
+from embspace.text.text import Text
 from embspace.weights.model import Model
 
 
@@ -75,12 +75,12 @@ def test_a_chat_written_out_with_its_start_token_gets_no_second_one(starting):
         tokenize=False,
     )
     assert said == "<s>hi"
-    ids = passages(starting, read_corpus([said]), positions="all").passages[0].ids
+    ids = passages(starting, Text.read(Text.read([said]), positions="all")).passages[0].ids
     assert ids.count(tokenizer.bos_token_id) == 1
 
 
 def test_positions_count_from_the_first_token_of_the_text_itself(starting):
-    (one,) = passages(starting, read_corpus(["hi there"]), positions=[0]).passages
+    (one,) = passages(starting, Text.read(Text.read(["hi there"]), positions=[0])).passages
     assert one.keep == (1,) and len(one.ids) == 2
 
 
@@ -92,7 +92,7 @@ def test_texts_of_different_lengths_are_read_as_each_alone_whichever_side_is_pad
     model.vocabulary.tokenizer.padding_side = side
     model.vocabulary.tokenizer.pad_token = "<|endoftext|>"
     texts = ["the", "the cats and the dogs saw Paris", "Rome is"]
-    taken = passages(model, read_corpus(texts), positions="all").passages
+    taken = passages(model, Text.read(Text.read(texts), positions="all")).passages
     running = run(model)
     together = capture_all(running, taken).stacked()
     alone = torch.cat([capture_all(running, [one]).stacked() for one in taken], 1)
@@ -118,7 +118,7 @@ def test_an_id_beyond_the_embedding_is_refused_before_the_model_runs(outgrown, m
     with pytest.raises(TextError, match=r"id 304, but the embedding .* has 300 rows"):
         lens(model, "the <extra4>", "id")
     with pytest.raises(TextError, match=r"id 304, but the embedding .* has 300 rows"):
-        passages(model, read_corpus(["the cats", "<extra4>"]))
+        passages(model, Text.read(["the cats", "<extra4>"]))
 
 
 def test_a_larger_tokenizer_is_no_hindrance_to_texts_of_known_tokens(outgrown):
@@ -174,13 +174,13 @@ def test_a_vocabulary_of_digits_without_an_unknown_token_reads_texts(save_model)
     fast = hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer)
     config = hf.GPT2Config(vocab_size=304, n_embd=12, n_layer=2, n_head=2, n_positions=40)
     model = load(save_model(config, tokenizer=fast))
-    (one,) = passages(model, read_corpus(["3 1 4"]), positions="all").passages
+    (one,) = passages(model, Text.read(Text.read(["3 1 4"]), positions="all")).passages
     assert one.ids == (3, 1, 4)
     assert model.vocabulary.token_ids("7") == [7]
     with pytest.raises(VocabularyError, match="has no token of its own"):
         model.vocabulary.token_ids("cat")
     with pytest.raises(TextError, match="cannot read the text"):
-        passages(model, read_corpus(["cat"]), positions="all")
+        passages(model, Text.read(Text.read(["cat"]), positions="all"))
 
 
 @pytest.mark.parametrize("named", [5, [5, 6]])
@@ -204,7 +204,7 @@ def test_words_are_paired_alike_where_a_line_begins_with_its_start_token(startin
     from embspace.text.words import paired_words
 
     plain, typed = "the cats saw Paris", "<s>the cats saw Paris"
-    found = paired_words(starting, starting, read_corpus([typed]), n=10)
-    alone = paired_words(starting, starting, read_corpus([plain]), n=10)
+    found = paired_words(starting, starting, Text.read([typed]), n=10)
+    alone = paired_words(starting, starting, Text.read([plain]), n=10)
     assert found.a[0].ids == alone.a[0].ids
     assert found.words[-4:] == alone.words and found.a[0].keep[-4:] == alone.a[0].keep

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 import embspace
 from embspace.errors import EmbspaceError, TextError
-from embspace.text.corpus import Corpus
-from embspace.text.splits import line_range, split_lines
+from embspace.text.splits import line_range, split
+from embspace.text.text import Text
 
 
-def texts(corpus: Corpus, lines) -> set[str]:
+def texts(corpus: Text, lines) -> set[str]:
     return {corpus.lines[i] for i in lines}
 
 
@@ -20,64 +20,64 @@ def texts(corpus: Corpus, lines) -> set[str]:
     share=st.floats(0.2, 0.8),
 )
 def test_a_drawn_split_has_every_text_once_on_one_side(lines, seed, share):
-    corpus = Corpus(tuple(lines), "x")
+    corpus = Text(tuple(lines), "x")
     if len(set(lines)) < 5:
         return
-    split = split_lines(corpus, share=share, seed=seed)
-    fit, score = texts(corpus, split.fit), texts(corpus, split.score)
+    found = split(Text.read(corpus, seed=seed), share=share)
+    fit, score = texts(corpus, found.fit), texts(corpus, found.score)
     assert not fit & score
     assert fit | score == set(lines)
-    assert len(split.fit) == len(fit)
-    assert len(split.score) == len(score) == round(share * len(set(lines)))
-    assert split == split_lines(corpus, share=share, seed=seed)
-    assert bool(split.notes) == (len(set(lines)) < len(lines))
+    assert len(found.fit) == len(fit)
+    assert len(found.score) == len(score) == round(share * len(set(lines)))
+    assert found == split(Text.read(corpus, seed=seed), share=share)
+    assert bool(found.notes) == (len(set(lines)) < len(lines))
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.booleans())
 def test_the_rest_has_no_text_of_the_lines_given(chosen, fitted):
-    corpus = Corpus(("a", "b", "a", "c", "d", "b", "e", "f", "g", "a"), "x")
-    split = split_lines(corpus, **{"fit" if fitted else "score": chosen})
-    given_lines, rest = (split.fit, split.score) if fitted else (split.score, split.fit)
+    corpus = Text(("a", "b", "a", "c", "d", "b", "e", "f", "g", "a"), "x")
+    found = split(Text.read(corpus, **{"fit" if fitted else "held_out": chosen}))
+    given_lines, rest = (found.fit, found.score) if fitted else (found.score, found.fit)
     assert given_lines == tuple(chosen)
     assert not texts(corpus, given_lines) & texts(corpus, rest)
     assert texts(corpus, given_lines) | texts(corpus, rest) == set(corpus.lines)
 
 
 def test_both_given_are_taken_as_they_are_and_repeats_are_named():
-    corpus = Corpus(("a", "b", "a", "c"), "x")
-    split = split_lines(corpus, fit=[3, 0], score=[2, 1])
-    assert (split.fit, split.score) == ((3, 0), (2, 1))
-    assert split.notes == ("1 of the 2 lines to score are repeated among those to fit.",)
+    corpus = Text(("a", "b", "a", "c"), "x")
+    found = split(Text.read(corpus, fit=[3, 0], held_out=[2, 1]))
+    assert (found.fit, found.score) == ((3, 0), (2, 1))
+    assert found.notes == ("1 of the 2 lines to score are repeated among those to fit.",)
 
 
 def test_a_share_of_nothing_scores_nothing():
-    split = split_lines(Corpus(("a", "b"), "x"), share=0)
-    assert len(split.fit) == 2
-    assert split.score == ()
+    found = split(Text(("a", "b"), "x"), share=0)
+    assert len(found.fit) == 2
+    assert found.score == ()
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        {"fit": [0, 1], "score": [1]},
+        {"fit": [0, 1], "held_out": [1]},
         {"fit": [9]},
-        {"score": [-1]},
+        {"held_out": [-1]},
         {"fit": []},
-        {"share": 1.0},
-        {"share": -0.1},
-        {"share": 0.01},
-        {"share": 0.99},
+        {"held_out": 1.0},
+        {"held_out": -0.1},
+        {"held_out": 0.01},
+        {"held_out": 0.99},
         {"seed": -1},
         {"fit": ["0"]},
     ],
 )
 def test_splits_that_cannot_be_are_refused(options):
     with pytest.raises(EmbspaceError):
-        split_lines(Corpus(("a", "b", "c"), "x"), **options)
+        split(Text(("a", "b", "c"), "x", **options))
 
 
 def test_ranges_of_lines_count_from_0_and_leave_out_the_end():
-    corpus = Corpus(tuple("abcdef"), "x")
+    corpus = Text(tuple("abcdef"), "x")
     assert line_range("2:4", corpus) == range(2, 4)
     assert line_range(":3", corpus) == range(3)
     assert line_range("3:", corpus) == range(3, 6)
@@ -87,15 +87,15 @@ def test_ranges_of_lines_count_from_0_and_leave_out_the_end():
 
 
 def test_a_share_of_0_beside_lines_to_fit_scores_none(tiny_gpt2):
-    corpus = Corpus(tuple(f"text {n}" for n in range(9)), "x")
-    assert split_lines(corpus, fit=[3, 1], share=0.0) == split_lines(corpus, fit=[3, 1], share=0)
-    assert split_lines(corpus, fit=[3, 1], share=0.0).score == ()
+    corpus = Text(tuple(f"text {n}" for n in range(9)), "x")
+    assert split(Text.read(corpus, fit=[3, 1]), share=0.0) == split(
+        Text.read(corpus, fit=[3, 1]), share=0
+    )
+    assert split(Text.read(corpus, fit=[3, 1]), share=0.0).score == ()
     read = {}
     maps = embspace.fit(
         embspace.load(tiny_gpt2),
-        corpus,
-        lines=[3, 1],
-        held_out=0.0,
+        Text.read(corpus, fit=[3, 1], held_out=0.0),
         progress=lambda what, done, total: read.update({what: total}),
     )
     assert set(read) == {"fit"} and maps.about["rows_scored"] == 0

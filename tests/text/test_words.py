@@ -7,7 +7,7 @@ import torch
 
 import embspace
 from embspace.errors import TextError
-from embspace.text.corpus import read_corpus
+from embspace.text.text import Text
 from embspace.text.words import paired_words
 
 TEXTS = [
@@ -32,7 +32,7 @@ def decoded(model, passes):
 
 def test_both_sides_end_with_the_same_word(models):
     a, b = models
-    paired = paired_words(a, b, read_corpus(TEXTS), n=100)
+    paired = paired_words(a, b, Text.read(TEXTS), n=100)
     assert len(paired) > 8
     sides = zip(decoded(a, paired.a), decoded(b, paired.b), paired.words, strict=True)
     for (line, one), (other_line, other), word in sides:
@@ -44,50 +44,50 @@ def test_both_sides_end_with_the_same_word(models):
 
 def test_nothing_is_lost_uncounted(models):
     a, b = models
-    paired = paired_words(a, b, read_corpus(TEXTS), n=1000)
+    paired = paired_words(a, b, Text.read(TEXTS), n=1000)
     every = sum(len(re.findall(r"\w+|[^\w\s]", text)) for text in TEXTS)
     assert len(paired) + paired.n_split + paired.n_cut + paired.n_first == every
 
 
 def test_rows_of_both_models_are_as_many_and_in_the_order_of_the_texts(models):
     a, b = models
-    paired = paired_words(a, b, read_corpus(TEXTS), n=1000)
+    paired = paired_words(a, b, Text.read(TEXTS), n=1000)
     rows = [[p.line for p in side for _ in p.keep] for side in (paired.a, paired.b)]
     assert rows[0] == rows[1] and len(rows[0]) == len(paired)
 
 
 def test_texts_are_drawn_by_seed_until_there_are_words_enough(models):
     a, b = models
-    corpus = read_corpus(TEXTS)
-    few = paired_words(a, b, corpus, n=3, seed=1)
+    corpus = Text.read(TEXTS)
+    few = paired_words(a, b, Text.read(corpus, seed=1), 3)
     assert {p.line for p in few.a} < set(range(3)) and len(few) >= 3
-    assert few == paired_words(a, b, corpus, n=3, seed=1)
+    assert few == paired_words(a, b, Text.read(corpus, seed=1), 3)
 
 
 def test_words_beyond_the_longest_text_are_counted(models):
     a, b = models
-    paired = paired_words(a, b, read_corpus([TEXTS[0] * 9]), n=1000, max_tokens=20)
+    paired = paired_words(a, b, Text.read(Text.read([TEXTS[0] * 9]), max_tokens=20), 1000)
     assert paired.n_cut > 0
     assert all(max(p.keep) < 20 for side in (paired.a, paired.b) for p in side)
 
 
 def test_the_first_position_of_a_pass_is_left_out(models):
     a, _ = models
-    paired = paired_words(a, a, read_corpus(["a b c"]), n=1000)
+    paired = paired_words(a, a, Text.read(["a b c"]), n=1000)
     assert paired.n_first == 1 and paired.words == ("b", "c")
 
 
 def test_texts_without_a_common_word_are_refused(models):
     a, _ = models
     with pytest.raises(TextError, match="no word"):
-        paired_words(a, a, read_corpus(["a"]), n=10)
+        paired_words(a, a, Text.read(["a"]), n=10)
 
 
 def test_a_tokenizer_that_reports_no_spans_is_refused(models, monkeypatch):
     a, b = models
     monkeypatch.setattr(type(a.vocabulary.tokenizer), "is_fast", False)
     with pytest.raises(TextError, match="which characters"):
-        paired_words(a, b, read_corpus(TEXTS), n=10)
+        paired_words(a, b, Text.read(TEXTS), n=10)
 
 
 def test_states_are_compared_at_the_same_words(models):
@@ -100,7 +100,7 @@ def test_states_are_compared_at_the_same_words(models):
     result = align_states(a, b, TEXTS, words=60)
     assert list(result.measures) == ["cka"]  # fewer words than the width: no fits
     assert any("no more than the width" in note for note in result.notes)
-    paired = paired_words(a, b, read_corpus(TEXTS), n=60)
+    paired = paired_words(a, b, Text.read(TEXTS), n=60)
     x, y = (capture_all(run(m), side) for m, side in ((a, paired.a), (b, paired.b)))
     expected = debiased_cka(x.layers[2], y.layers[1])
     assert result.measures["cka"].score[2][1] == pytest.approx(expected, rel=1e-6)

@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 
 from embspace.errors import ModelError, TextError
 from embspace.read.reader import load
-from embspace.text.corpus import default_corpus
+from embspace.text.text import Text
 
 COMMIT = "0123456789" * 4
 SHARD_INDEX = "model.safetensors.index.json"
@@ -232,7 +232,7 @@ def test_what_forbids_to_ask_the_hub_is_named(monkeypatch, variable: str):
         load("gpt2-medium")
     assert "cannot be reached" not in str(told.value)
     with pytest.raises(TextError, match=rf"text=FILE.*{variable} is set"):
-        default_corpus(SimpleNamespace(name="gpt2-medium"))  # type: ignore[arg-type]
+        Text.of(None, SimpleNamespace(name="gpt2-medium"))  # type: ignore[arg-type]
 
 
 def test_a_missing_revision_is_not_blamed_on_the_model(monkeypatch):

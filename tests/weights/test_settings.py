@@ -14,8 +14,8 @@ from embspace.errors import MapsError
 from embspace.live.capture import capture_all
 from embspace.live.running import run
 from embspace.maps.fit import fit
-from embspace.text.corpus import read_corpus
 from embspace.text.passages import passages
+from embspace.text.text import Text
 from embspace.weights.settings import difference, settings_of
 
 FLAGS = (
@@ -46,7 +46,7 @@ def edited(folder: Path, place: Path, **settings: Any) -> Path:
 
 def states(folder: Path, corpus: list[str]) -> torch.Tensor:
     model = embspace.load(str(folder))
-    found = passages(model, read_corpus(corpus), lines=range(8))
+    found = passages(model, Text.read(corpus), lines=range(8))
     return capture_all(run(model), found.passages).stacked()
 
 

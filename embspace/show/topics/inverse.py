@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ...evidence.inverse import InverseCheck
+from ...evidence.inverse_check import InverseCheck
 from ...notation import INVERSES
 from ..figures import PANEL, drawn, legend, look, require_plot
 from ..report import Report, Table, number, plot, report, text

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...evidence.trust import GRADES, RULE, HeadTrust, Trust
+from ...evidence.head_trust import GRADES, RULE, HeadTrust, Trust
 from ...notation import Circuit
 from ..figures import SIGNED, drawn, whole_numbers
 from ..report import Report, Table, number, plot, report, text

@@ -9,11 +9,12 @@ import torch
 from ..checking import one_of
 from ..errors import ModelError
 from ..estimate import Estimate, estimate
-from ..live.batches import Texts, corpus_of, recorded
+from ..live.batches import FEW, recorded
 from ..live.running import run
 from ..notation import NORMS, Circuit, Norm
 from ..results import Result
 from ..text.passages import Encoder
+from ..text.text import AnyText, Text
 from .agreement import Agreement
 
 if TYPE_CHECKING:
@@ -97,10 +98,9 @@ class Trust(Result):
 
 def trust(
     model: "Model",
-    texts: Texts = None,
+    text: AnyText | None = None,
     *,
     norm: Norm = "raw",
-    max_tokens: int | None = None,
 ) -> Trust:
     """Grade each head's reading in vocabulary space by what the head does on a text.
 
@@ -109,11 +109,11 @@ def trust(
     of row e_j W_VO E of the token most attended to (special tokens and the first position, where
     attention rests, aside) with what the head really writes there, projected by E. Baselines:
     readings of the layer's other heads; for vo, its own reading of the text's other tokens.
-    `texts`: a Corpus, a file, sentences, or nothing (a few of the model's own kind), cut to
-    `max_tokens` (64); intervals take them as drawn. The grades follow `RULE`.
+    `text`: see `Text` (default: a few sentences of the model's own kind), all positions of it, cut
+    to 64 tokens unless it says otherwise; intervals take them as drawn. The grades follow `RULE`.
     Raises EmbspaceError for texts the model cannot read, and for norms that do not fold.
     """
-    measuring = Trusting(model, texts, norm=norm, max_tokens=max_tokens)
+    measuring = Trusting(model, text, norm=norm)
     for _ in measuring:
         pass
     return measuring.result()
@@ -125,17 +125,16 @@ class Trusting:
     def __init__(
         self,
         model: "Model",
-        texts: Texts = None,
+        text: AnyText | None = None,
         *,
         norm: Norm = "raw",
-        max_tokens: int | None = None,
     ) -> None:
         one_of(norm, NORMS, "norm")
-        self.model, self.corpus, self.norm = model, corpus_of(model, texts), norm
+        self.model, self.text, self.norm = model, Text.of(text, model, FEW), norm
         limit = Encoder(model).limit
-        wanted = MAX_TOKENS if max_tokens is None else max_tokens
+        wanted = self.text.max_tokens or MAX_TOKENS
         encoder = Encoder(model, max_tokens=min(wanted, limit or wanted))
-        framed = [encoder.framed(ids) for ids in encoder.encode(self.corpus.lines)]
+        framed = [encoder.framed(ids) for ids in encoder.encode(self.text.lines)]
         self.texts = [f for f in framed if f.n > 1]
         if len(self.texts) < 2:
             raise ModelError("two texts of at least two tokens are needed to grade heads.")
@@ -160,8 +159,8 @@ class Trusting:
             "inverse": "transpose",
             "n_texts": len(self.texts),
             "max_tokens": self.max_tokens,
-            "text": self.corpus.source,
-            "text_hash": self.corpus.digest,
+            **self.text.record,
+            "positions": "all",
         }
         notes = (f"{self.n_cut} texts were cut to {self.max_tokens} tokens.",) if self.n_cut else ()
         return Trust(tuple(found), settings, model.provenance, model.notes + notes)

@@ -1,11 +1,8 @@
-"""Sentences to run a model on: where they come from, and a hash of what was read."""
+"""Sentences from files, tables, folders, the Hub and the bundled writer."""
 
 import csv
-import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 from ..checking import is_unicode, positive
 from ..errors import TextError
 from ..messages import first_line
-from ..weights.aliases import bundled
 from ..weights.hub import unreachable
 from ..weights.json_files import path_of
 
 if TYPE_CHECKING:
-    from ..weights.model import Model
+    pass
 
 HUB = "hub:"  # hub:NAME, hub:NAME/CONFIG… is spelled hub:NAME@CONFIG, then #SPLIT
-WIKIPEDIA = "hub:wikimedia/wikipedia@20231101.en#train"
 STYLES = ("reference", "story")  # of the bundled generator
 COLUMNS = ("text", "sentence", "review", "content")
 DEFAULT_LINES, SAMPLE_LINES = 12_000, 4_000
@@ -29,75 +24,39 @@ JSON = dict.fromkeys((".jsonl", ".ndjson", ".json"), "JSON lines")
 TABLES = JSON | {".csv": "CSV", ".tsv": "TSV", ".parquet": "parquet"}
 
 
-@dataclass(frozen=True)
-class Corpus:
-    """Sentences in order, and what they were read from; empty ones are left out beforehand."""
+def sentences(
+    source: str | Path | Iterable[str], *, column: str | None = None, limit: int | None = None
+) -> tuple[tuple[str, ...], str]:
+    """Sentences that are not empty, and a name for where they are from.
 
-    lines: tuple[str, ...]
-    source: str
+    Args:
+        source: A file (one sentence a line), a .jsonl, .csv, .tsv or .parquet table, a folder of
+            .txt files, `sample:reference` or `sample:story` (the bundled writer), a data set of the
+            Hub (`hub:NAME@CONFIG#SPLIT`, streamed), or a list of strings.
+        column: Of a table; found by its usual names where it is not given.
+        limit: Read no more than so many.
 
-    def __len__(self) -> int:
-        return len(self.lines)
+    Returns:
+        The sentences in order, and the name of their source.
 
-    @cached_property
-    def digest(self) -> str:
-        """16 hex digits of the sentences themselves, wherever they lie."""
-        return hashlib.sha256("\n".join(self.lines).encode("utf8", "replace")).hexdigest()[:16]
-
-    def marks(self, chosen: Iterable[int]) -> list[str]:
-        """A short hash of each of some lines, by which a later run knows them again."""
-        return [mark_of(self.lines[i]) for i in chosen]
-
-
-def mark_of(line: str) -> str:
-    """12 hex digits of one sentence."""
-    return hashlib.sha256(line.encode("utf8", "replace")).hexdigest()[:12]
-
-
-def read_corpus(
-    source: str | Path | Sequence[str] | Corpus,
-    *,
-    column: str | None = None,
-    limit: int | None = None,
-) -> Corpus:
-    """Sentences of a file (one a line), a .jsonl, .csv, .tsv or .parquet column, a folder of .txt
-    files, `sample:reference` or `sample:story` (the bundled writer), a Hub data set
-    (`hub:NAME@CONFIG#SPLIT`, streamed), or a list of strings.
-
-    `limit`: read no more than so many. Raises TextError where nothing can be read.
+    Raises:
+        TextError: Where nothing can be read.
     """
-    if isinstance(source, Corpus):
-        return source
     if limit is not None:
         positive(limit, "limit")
     if not isinstance(source, str | Path):
-        return _checked(_given(source), "given sentences", limit)
+        return _kept(_given(source), "given sentences", limit)
     name = str(source)
     if name.startswith("sample:"):
         return _written(name, limit or SAMPLE_LINES)
     if name.startswith(HUB):
-        return _checked(_from_hub(name, column), name, limit or DEFAULT_LINES)
+        return _kept(_from_hub(name, column), name, limit or DEFAULT_LINES)
     path = path_of(name)
     if not path.exists():
         raise TextError(
             f"there is no text {name!r}: give a file, a folder, {HUB}NAME or sample:reference."
         )
-    return _checked(_from_path(path, column), path.name, limit)
-
-
-def default_corpus(model: "Model", limit: int | None = None) -> Corpus:
-    """What a model is run on when nothing is given: our own sentences for a bundled sample, else
-    sentences of Wikipedia from the Hub. Raises TextError where that cannot be reached.
-    """
-    if bundled(model.name) is not None:
-        return read_corpus("sample:reference", limit=limit or SAMPLE_LINES)
-    try:
-        return read_corpus(WIKIPEDIA, limit=limit or DEFAULT_LINES)
-    except TextError as error:
-        raise TextError(
-            "no text was given and Wikipedia cannot be had from the Hub: give text=FILE, one "
-            f"sentence a line. {error}"
-        ) from error
+    return _kept(_from_path(path, column), path.name, limit)
 
 
 def require_characters(texts: Iterable[str]) -> None:
@@ -108,13 +67,13 @@ def require_characters(texts: Iterable[str]) -> None:
             raise TextError(f"{shown} holds half a character, which no tokenizer reads.")
 
 
-def _checked(lines: Iterable[str], source: str, limit: int | None) -> Corpus:
+def _kept(lines: Iterable[str], source: str, limit: int | None) -> tuple[tuple[str, ...], str]:
     kept = (line.strip() for line in lines)
     found = tuple(islice((line for line in kept if line), limit))
     if not found:
         raise TextError(f"{source} holds no text.")
     require_characters(found)
-    return Corpus(found, source)
+    return found, source
 
 
 def _given(lines: Any) -> Iterator[str]:
@@ -126,13 +85,13 @@ def _given(lines: Any) -> Iterator[str]:
         yield line
 
 
-def _written(name: str, n: int) -> Corpus:
+def _written(name: str, n: int) -> tuple[tuple[str, ...], str]:
     import embspace_data
 
     style = name.removeprefix("sample:")
     if style not in STYLES:
         raise TextError(f"{name!r} is no bundled text: use sample:{' or sample:'.join(STYLES)}.")
-    return Corpus(tuple(embspace_data.sentences(style, n, 0)), name)
+    return tuple(embspace_data.sentences(style, n, 0)), name
 
 
 def _from_path(path: Path, column: str | None) -> Iterator[str]:
