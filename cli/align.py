@@ -109,11 +109,10 @@ def _compared_on_text(
     openings: tuple[Opening, Opening], text: str | None, words: int | None, seed: int
 ) -> "StateAlignment":
     """Both models run on a text: how alike their states are at the same words."""
-    from embspace.text.corpus import default_corpus, read_corpus
-
     from embspace.between.state_alignment import WORDS, align_states
+    from embspace.text.text import Text
 
-    given = None if text is None else read_corpus(text)  # before the models are opened
+    given = None if text is None else Text.read(text)  # before the models are opened
     a, b = (opening.open() for opening in openings)
-    corpus = default_corpus(a) if given is None else given
-    return align_states(a, b, corpus, words=words or WORDS, seed=seed, watch=watched("states"))
+    read = Text.read(Text.of(given, a), seed=seed)
+    return align_states(a, b, read, words=words or WORDS, watch=watched("states"))

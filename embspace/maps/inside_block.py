@@ -34,8 +34,8 @@ def inside(model: "Model", states: States, layer: int) -> Float[Tensor, "n d"]:
     x = ends[0]
     if layer in states.layers and torch.equal(x, states.layers[layer]):
         raise ModelError(
-            f"block {layer} of {model.name} runs attention and feed-forward side by side: it has no "
-            "stream between them."
+            f"block {layer} of {model.name} runs attention and feed-forward side by side: there is "
+            "no stream between them."
         )
     return x
 
