@@ -18,7 +18,7 @@ from .terminal import say
 
 if TYPE_CHECKING:
     from embspace.evidence.steps import Step
-    from embspace.text.corpus import Corpus
+    from embspace.text.text import Text
     from embspace.weights.model import Model
 
 OTHER_TEXT = "sample:story"
@@ -88,8 +88,8 @@ def jump(
     if not texts and bundled(opening.model):
         texts = ("sample:reference", OTHER_TEXT)
     limit = QUICK_LINES if quick else None
-    first = _corpus(model, texts[0] if texts else None, limit)
-    second = _corpus(model, texts[1], limit) if len(texts) > 1 else None
+    first = _text(model, texts[0] if texts else None, limit)
+    second = _text(model, texts[1], limit) if len(texts) > 1 else None
     steps = jump_steps(model, first, second, quick=quick, seed=seed)
     _run("jump", steps, {"model": model}, output, out, quick=quick, resume=resume)
 
@@ -146,7 +146,7 @@ def embedding(
     model = opening.open()
     cast = Cast(
         model,
-        text=None if weights_only else _corpus(model, text, Sizes.of(quick).texts),
+        text=None if weights_only else _text(model, text, Sizes.of(quick).texts),
         tuned=other(tuned) if tuned else None,
         kept=other(kept) if kept else model if tuned else None,
         pair=(other(pair[0]), other(pair[1])) if pair else None,
@@ -179,10 +179,9 @@ def command() -> None:
     """
 
 
-def _corpus(model: "Model", text: str | None, limit: int | None) -> "Corpus":
-    from embspace.text.corpus import default_corpus, read_corpus
+def _text(model: "Model", text: str | None, limit: int | None) -> "Text":
 
-    return default_corpus(model, limit) if text is None else read_corpus(text, limit=limit)
+    return default_text(model, limit) if text is None else read_corpus(text, limit=limit)
 
 
 def _run(
