@@ -180,8 +180,9 @@ def command() -> None:
 
 
 def _text(model: "Model", text: str | None, limit: int | None) -> "Text":
+    from embspace.text.text import Text
 
-    return default_text(model, limit) if text is None else read_corpus(text, limit=limit)
+    return Text.of(text, model, limit)
 
 
 def _run(

@@ -7,7 +7,7 @@ import pytest
 import embspace
 
 PAGES = Path(__file__).parents[1] / "docs" / "pages"
-PATHS = {"evidence": "embspace.evidence.experiments"}
+PATHS = {"evidence": "embspace.evidence"}
 
 
 @pytest.mark.parametrize("name", sorted(set(embspace.__all__) - {"__version__"}))

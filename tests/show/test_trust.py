@@ -1,7 +1,7 @@
 """Trusted heads come first."""
 
 from embspace.estimate import Estimate
-from embspace.evidence.trust import HeadTrust, Trust
+from embspace.evidence.head_trust import HeadTrust, Trust
 from embspace.show import as_text
 
 
