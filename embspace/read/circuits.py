@@ -11,13 +11,16 @@ from torch import Tensor
 
 from ..checking import index, one_of, positive, whole
 from ..errors import EmbspaceError, ModelError
-from ..notation import CIRCUITS, INVERSES, NORMS, Circuit, Inverse, Norm
+from ..notation import CIRCUITS, Circuit
 from ..results import ListResult, Record
 from ..weights.attention import Attention
-from ..weights.model import fold, reading, writing
+from ..weights.model import fold, reading, writing, writing_gains
 from ..weights.vocabulary import VocabularySpace, filter_names
+from .default_reading import chosen_reading
 from .factors import Factor
 from .pairs import TopPairs, top_of_rows, top_pairs
+from .reading import PAPERS, Reading
+from .seen_rows import asked_mask, n_asked, thin_factor
 
 if TYPE_CHECKING:
     from ..weights.model import Model
@@ -72,7 +75,16 @@ class HeadCircuit:
 
     score(i, j) = e_i W e_j^T. qk: i asks, j is attended to. vo: i is attended to, j is promoted.
     Scores carry no 1/sqrt(d_h) and no biases. `distance` (rotary models, qk) places the asker
-    that many tokens after the attended token. Raises EmbspaceError for settings that do not apply.
+    that many tokens after the attended token. Through another `reading` e_i and e_j are the rows
+    of its sides: vo has a source and a target, qk two sources.
+
+    Raises EmbspaceError for settings that do not apply.
+
+    Example:
+        >>> import embspace
+        >>> circuit = embspace.load("sample-gpt2").heads[1, 0].ov.read(source="first-mlp")
+        >>> len(circuit.top_pairs(3))
+        3
     """
 
     def __init__(
@@ -80,19 +92,17 @@ class HeadCircuit:
         model: "Model",
         layer: int,
         head: int,
-        circuit: Circuit,
+        circuit: Circuit | Literal["ov"],
         *,
-        norm: Norm = "raw",
-        inverse: Inverse = "transpose",
+        reading: Reading = PAPERS,
         distance: int | None = None,
+        **changes: Any,
     ) -> None:
+        circuit = "vo" if circuit == "ov" else circuit
         one_of(circuit, CIRCUITS, "circuit")
-        one_of(norm, NORMS, "norm")
-        one_of(inverse, INVERSES, "inverse")
         self.model = model
         self.circuit: Circuit = circuit
-        self.norm: Norm = norm
-        self.inverse: Inverse = inverse
+        self.reading = reading.but(**changes)
         self.layer = index(layer, model.n_layers, "layer", error=ModelError)
         self.head = index(head, model.n_heads, "head", error=ModelError)
         self.distance = None if distance is None else whole(distance, "distance")
@@ -101,6 +111,23 @@ class HeadCircuit:
 
     def __repr__(self) -> str:
         return f"HeadCircuit({self.model.name!r}, {self.layer}, {self.head}, {self.circuit!r})"
+
+    def read(self, reading: Reading | None = None, **changes: Any) -> "HeadCircuit":
+        """The same circuit through other sides.
+
+        Args:
+            reading: the sides and options; without it, the model's own for this layer
+                (`default_reading`).
+            changes: fields of `Reading` to change in it.
+
+        Raises:
+            TypeError: for a field that `Reading` does not have.
+            EmbspaceError: for one that will not do.
+        """
+        chosen = chosen_reading(self.model, self.layer, reading, changes)
+        return HeadCircuit(
+            self.model, self.layer, self.head, self.circuit, reading=chosen, distance=self.distance
+        )
 
     @cached_property
     def matrices(self) -> tuple[Float[Tensor, "d d_h"], Float[Tensor, "d d_h"]]:
@@ -112,12 +139,24 @@ class HeadCircuit:
 
     @cached_property
     def factors(self) -> tuple[Factor, Factor]:
-        """Both sides in vocabulary space, E' A and E B (E' B for qk)."""
-        space = self.model.vocabulary
-        left, right = self.matrices
-        left = space.back(left, self.inverse)
-        right = space.back(right, self.inverse) if self.circuit == "qk" else right
-        return Factor(space.table, left.contiguous()), Factor(space.table, right.contiguous())
+        """Both sides in vocabulary space, E' A and E B (E' B for qk); or through other sides."""
+        return self._factors()
+
+    def _factors(self, also: Sequence[int] = ()) -> tuple[Factor, Factor]:
+        """The same; `also`: tokens whose rows are there though they do not take part."""
+        space, reading = self.model.vocabulary, self.reading
+        ends = ("source", "target" if self.circuit == "vo" else "source")
+        left, right = (
+            space.back(matrix, reading.inverse) if end == "source" else matrix
+            for matrix, end in zip(self.matrices, ends, strict=True)
+        )
+        if reading.is_plain:
+            return Factor(space.table, left.contiguous()), Factor(space.table, right.contiguous())
+        one, other = (
+            thin_factor(self.model, reading, self.layer, end, matrix, also)
+            for matrix, end in zip((left, right), ends, strict=True)
+        )
+        return one, other
 
     def top_pairs(
         self,
@@ -144,7 +183,7 @@ class HeadCircuit:
             VocabularyError: a filter is unknown, or nothing passes.
         """
         filters = filter_names(filters)
-        mask = self.model.vocabulary.mask(filters)
+        mask = asked_mask(self.model, self.reading, filters)
         found = top_pairs(
             *self.factors,
             positive(k),
@@ -188,8 +227,9 @@ class HeadCircuit:
     ) -> CircuitPairs:
         space, filters, k = self.model.vocabulary, filter_names(filters), positive(k)
         ids = space.token_ids(token)
-        asked, about = self.factors[::-1] if swapped else self.factors
-        mask = space.mask(filters)
+        both = self.factors if self.reading.common == "all" else self._factors(ids)
+        asked, about = both[::-1] if swapped else both
+        mask = asked_mask(self.model, self.reading, filters)
         same = same_rows(space, exclude_same)
         options = {"smallest": smallest, "columns": mask, "exclude_same": same}
         lists = top_of_rows(asked, about, ids, k, **options)
@@ -203,19 +243,35 @@ class HeadCircuit:
         )
 
     def _vo(self, attention: Attention, kv: int) -> tuple[Tensor, Tensor]:
-        read = reading(self.model, self.layer, "attn", self.norm)
-        write = writing(self.model, self.layer, "attn", self.norm)
-        return fold(attention.W_V[kv].T, read).T, fold(attention.W_O[self.head], write).T
+        read, write = self._gains()
+        W_V, W_O = attention.W_V[kv], attention.W_O[self.head]
+        after = self.reading.map("target", self.layer, W_O)
+        if after is not None:  # the last norm comes after the map, a post-norm before it
+            post, final = writing_gains(self.model, self.layer, "attn", self.reading.norm)
+            return self._mapped(fold(W_V.T, read).T), fold(fold(W_O, post) @ after, final).T
+        return self._mapped(fold(W_V.T, read).T), fold(W_O, write).T
 
     def _qk(self, attention: Attention, kv: int) -> tuple[Tensor, Tensor]:
-        read = reading(self.model, self.layer, "attn", self.norm)
+        read, _ = self._gains()
         asks, attended = attention.W_Q[self.head], attention.W_K[kv]
         if self.distance is not None:
             from ..weights.rotary import rotation
 
             asks = asks @ rotation(self.model, self.layer, self.distance).to(asks)
             attended = attended @ rotation(self.model, self.layer, 0).to(attended)
-        return fold(asks.T, read).T, fold(attended.T, read).T
+        return self._mapped(fold(asks.T, read).T), self._mapped(fold(attended.T, read).T)
+
+    def _mapped(self, matrix: Tensor) -> Tensor:
+        """A matrix that reads, as state 0 meets it where the source goes through a fitted map."""
+        before = self.reading.map("source", self.layer, matrix.T)
+        return matrix if before is None else before @ matrix
+
+    def _gains(self) -> tuple[Tensor | None, Tensor | None]:
+        """Gains to fold into what reads and what writes; the source's own norm brings its gain."""
+        norm, model = self.reading.norm, self.model
+        read = reading(model, self.layer, "attn", norm)
+        write = writing(model, self.layer, "attn", norm)
+        return (None if self.reading.reading_norm else read), write
 
     def _result(self, found: TopPairs, filters: tuple[str, ...], **settings: Any) -> CircuitPairs:
         space = self.model.vocabulary
@@ -231,8 +287,8 @@ class HeadCircuit:
             self.circuit,
             pairs,
             self.rms,
-            {"norm": self.norm, "inverse": self.inverse, "distance": self.distance}
-            | {"filters": list(filters)}
+            self.reading.settings()
+            | {"distance": self.distance, "filters": list(filters)}
             | settings,
             self.model.provenance,
             self.notes,
@@ -264,6 +320,8 @@ def root_mean_squares(circuits: Sequence[HeadCircuit]) -> list[float]:
     """
     if not circuits:
         return []
+    if not circuits[0].reading.is_plain:
+        return [_rms_of_rows(circuit) for circuit in circuits]
     space = circuits[0].model.vocabulary
     sides = [factor.matrix for circuit in circuits for factor in circuit.factors]
     side_by_side = torch.cat(sides, dim=1)
@@ -273,8 +331,15 @@ def root_mean_squares(circuits: Sequence[HeadCircuit]) -> list[float]:
     return [max(total, 0.0) ** 0.5 / len(space) for total in sums]
 
 
+def _rms_of_rows(circuit: HeadCircuit) -> float:
+    """The same where the rows of both sides are there, of tokens that take part."""
+    one, other = (factor.table for factor in circuit.factors)
+    total = float(((one.T @ one) * (other.T @ other)).sum())
+    return max(total, 0.0) ** 0.5 / n_asked(circuit.model, circuit.reading)
+
+
 class Head:
-    """One attention head, read in words: `vo`, `qk`, and the single vectors of its matrices."""
+    """One attention head, read in words: `ov` (also called `vo`), `qk`, and its single vectors."""
 
     def __init__(self, model: "Model", layer: int, head: int) -> None:
         self.model = model
@@ -289,11 +354,13 @@ class Head:
         """W_VO with raw norms: what the head promotes when it attends to a token."""
         return self.circuit("vo")
 
+    ov = vo  # the field's name of the papers' W_VO
+
     @property
     def qk(self) -> HeadCircuit:
         """W_QK with raw norms: which token attends to which."""
         return self.circuit("qk")
 
-    def circuit(self, circuit: Circuit, **options: Any) -> HeadCircuit:
-        """A circuit with `norm`, `inverse` and `distance` as asked."""
+    def circuit(self, circuit: Circuit | Literal["ov"], **options: Any) -> HeadCircuit:
+        """A circuit with a `reading`, or fields of one, and a `distance` as asked."""
         return HeadCircuit(self.model, self.layer, self.head, circuit, **options)

@@ -9,7 +9,8 @@ import torch
 from ..checking import indices, positive
 from ..results import Result
 from ..weights.vocabulary import filter_names
-from .vectors import FeedForwardReading, VectorTokens, rms_of
+from .seen_rows import asked_mask
+from .vectors import FeedForwardReading, VectorTokens, vector_settings
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def read_neurons(
         name: group.top_tokens(k, only=which, filters=filters)
         for name, group in reading.groups().items()
     }
-    settings = {"norm": reading.norm, "filters": list(filters)}
+    settings = vector_settings(reading.reading) | {"filters": list(filters)}
     provenance = reading.model.provenance
     return [
         NeuronTokens(
@@ -91,8 +92,8 @@ def sharpest(
 ) -> list[int]:
     """The neurons whose value singles out a token most: largest max |x E| / rms, ties by number."""
     limit = positive(limit, "limit")
-    space, values = reading.model.vocabulary, reading.values.vectors
-    _, scores = space.top_ids(values, 1, absolute=True, allowed=space.mask(filters))
-    rms = torch.tensor(rms_of(space, values), dtype=torch.float64)
+    group, mask = reading.values, asked_mask(reading.model, reading.reading, filter_names(filters))
+    _, scores = group.space.top_ids(group.vectors, 1, absolute=True, allowed=mask)
+    rms = torch.tensor(group.rms(group.vectors), dtype=torch.float64)
     order = (scores[:, 0] / rms.clamp_min(1e-30)).argsort(descending=True, stable=True)
     return order[:limit].tolist()

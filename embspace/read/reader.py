@@ -1,6 +1,6 @@
 """ReadableModel: a Model whose heads, neurons and tokens answer in words."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -18,8 +18,11 @@ from ..weights.family import Family
 from ..weights.model import Model
 from ..weights.vocabulary import filter_names
 from .circuits import CircuitPairs, Head, HeadCircuit
+from .default_reading import chosen_reading
 from .parallel import circuits_at_once, in_order
+from .reading import PAPERS, Reading
 from .related import RelatedPairs, related_pairs
+from .seen_rows import asked_mask
 from .token import TokenReadings, read_token
 from .vectors import FeedForwardReading, VectorGroup, sub_heads
 
@@ -81,7 +84,7 @@ class ReadableModel(ProvedModel):
 
     @property
     def heads(self) -> Heads:
-        """Attention heads: `model.heads[21, 7].vo.top_pairs(50)`."""
+        """Attention heads: `model.heads[21, 7].ov.read().top_pairs(50)`."""
         return Heads(self)
 
     @property
@@ -89,9 +92,19 @@ class ReadableModel(ProvedModel):
         """Feed-forward layers: `model.ff[23].values[907].top_tokens(30)`."""
         return FeedForwards(self)
 
-    def vectors(self, layer: int, head: int, group: Group, *, norm: Norm = "raw") -> VectorGroup:
+    def vectors(
+        self, layer: int, head: int, group: Group, *, norm: Norm = "raw", reading: Reading = PAPERS
+    ) -> VectorGroup:
         """Single sub-head vectors of W_Q, W_K, W_V or W_O, (d_h × d)."""
-        return sub_heads(self, layer, head, group, norm)
+        return sub_heads(self, layer, head, group, norm, reading)
+
+    def reading(self, layer: int, **changes: Any) -> Reading:
+        """How a layer is read when nobody says otherwise, with some settings of it changed.
+
+        See `embspace.read.default_reading`. `model.heads[3, 1].ov.read(model.reading(3))` is what
+        `embspace heads` shows of W_VO of head 3.1.
+        """
+        return chosen_reading(self, layer, None, changes)
 
     def token(self, word: str, k: int = 20, **options: Any) -> TokenReadings:
         """Neighbours, heads and neurons of a word, one reading for each one-token spelling."""
@@ -111,25 +124,35 @@ class ReadableModel(ProvedModel):
         k: int = 5,
         norm: Norm = "raw",
         inverse: Inverse = "transpose",
+        reading: Reading | Callable[[int], Reading] = PAPERS,
         distance: int | None = None,
         **options: Any,
     ) -> Iterator[CircuitPairs]:
-        """The strongest pairs of every head in order, some circuits at once, as they are found."""
+        """The strongest pairs of every head in order, some circuits at once, as they are found.
+
+        reading: one for all layers, or what gives a layer's, such as `model.reading`; `norm` and
+        `inverse` are changed in it where they are not the usual ones.
+        """
         known(options, signature(HeadCircuit.top_pairs).parameters, "survey")
         rows, columns = range(self.n_layers), range(self.n_heads)
         filters = filter_names(options.pop("filters", ()))
-        mask = self.vocabulary.mask(filters)
+        changes: dict[str, Any] = {} if norm == "raw" else {"norm": norm}
+        changes |= {} if inverse == "transpose" else {"inverse": inverse}
+
+        def reading_of(layer: int) -> Reading:
+            return (reading if isinstance(reading, Reading) else reading(layer)).but(**changes)
 
         def pairs_of(layer: int, head: int, circuit: Circuit) -> CircuitPairs:
             apart = distance if circuit == "qk" else None
-            found = HeadCircuit(
-                self, layer, head, circuit, norm=norm, inverse=inverse, distance=apart
-            )
+            how = reading_of(layer)
+            found = HeadCircuit(self, layer, head, circuit, reading=how, distance=apart)
             return found.top_pairs(k, filters=filters, **options)
 
+        which = list(rows if layers is None else indices(layers, self.n_layers, "layer"))
+        mask = asked_mask(self, reading_of(which[0]), filters) if which else None
         jobs = (
             partial(pairs_of, layer, head, circuit)
-            for layer in (rows if layers is None else indices(layers, self.n_layers, "layer"))
+            for layer in which
             for head in (columns if heads is None else indices(heads, self.n_heads, "head"))
             for circuit in circuits
         )

@@ -11,14 +11,18 @@ from torch import Tensor
 
 from ..checking import index, indices, one_of, positive
 from ..errors import EmbspaceError, ModelError
-from ..notation import GROUPS, NORMS, Group, Norm
+from ..notation import GROUPS, Group, Norm
 from ..results import ListResult
 from ..weights.feed_forward import chosen_expert
-from ..weights.model import fold, reading, writing
+from ..weights.model import fold, writing, writing_gains
+from ..weights.model import reading as gain_read
 from ..weights.vocabulary import BUFFER, Token, filter_names
+from .default_reading import chosen_reading
+from .reading import PAPERS, Reading
+from .seen_rows import asked_mask, n_asked, seen_space
 
 if TYPE_CHECKING:
-    from ..weights.model import Model
+    from ..weights.model import Model, Part
     from ..weights.vocabulary import VocabularySpace
 
 
@@ -51,18 +55,70 @@ class VectorTokens(ListResult):
         ]
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where vectors lie: the layer, its part, and whether they read the stream or write to it."""
+
+    layer: int
+    part: "Part"
+    reads: bool
+
+
 class VectorGroup:
     """n vectors of the stream (n × d) with a name, read lazily; index one to read it alone."""
 
     def __init__(
-        self, model: "Model", name: str, read: Callable[[], Float[Tensor, "n d"]], norm: Norm
+        self,
+        model: "Model",
+        name: str,
+        place: Place,
+        make: Callable[[Reading], Float[Tensor, "n d"]],
+        reading: Reading = PAPERS,
     ) -> None:
-        self.model, self.name, self.norm, self._read = model, name, norm, read
+        self.model, self.name, self.place, self.reading = model, name, place, reading
+        self._make = make
+
+    def read(self, reading: Reading | None = None, **changes: Any) -> "VectorGroup":
+        """The same vectors through another side: a source for keys, a target for values.
+
+        Args:
+            reading: without it, the model's own for this layer (`default_reading`).
+            changes: fields of `Reading` to change in it.
+        """
+        chosen = chosen_reading(self.model, self.place.layer, reading, changes)
+        return VectorGroup(self.model, self.name, self.place, self._make, chosen)
+
+    @property
+    def norm(self) -> Norm:
+        """Whether the norms' gains are folded in."""
+        return self.reading.norm
 
     @cached_property
     def vectors(self) -> Float[Tensor, "n d"]:
-        """All vectors of the group, gains folded in as asked."""
-        return self._read()
+        """All vectors of the group, gains and maps folded in as asked."""
+        made, layer, reading = self._make(self.reading), self.place.layer, self.reading
+        if self.place.reads:
+            before = reading.map("source", layer, made)
+            return made if before is None else made @ before.T
+        after = reading.map("target", layer, made)
+        if after is None:
+            return fold(made, writing(self.model, layer, self.place.part, reading.norm))
+        post, final = writing_gains(self.model, layer, self.place.part, reading.norm)
+        return fold(fold(made, post) @ after, final)
+
+    @cached_property
+    def space(self) -> "VocabularySpace":
+        """The vocabulary with the rows that these vectors are read with."""
+        end = "source" if self.place.reads else "target"
+        return seen_space(self.model, self.reading, self.place.layer, end, self.place.part)
+
+    def rms(self, vectors: Float[Tensor, "n d"]) -> list[float]:
+        """Root mean square of each vector's scores, of the tokens that take part."""
+        found = rms_of(self.space, vectors)
+        if self.reading.common == "all":
+            return found
+        scale = (len(self.space) / n_asked(self.model, self.reading)) ** 0.5
+        return [each * scale for each in found]
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -84,17 +140,16 @@ class VectorGroup:
         k, filters = positive(k), filter_names(filters)
         which = list(range(len(self)))
         which = which if only is None else indices(only, len(self), self.name)
-        space = self.model.vocabulary
-        mask = space.mask(filters)
+        space, mask = self.space, asked_mask(self.model, self.reading, filters)
         chosen = self.vectors[which]
         high = _tokens(space, *space.top_ids(chosen, k, allowed=mask))
         low = _tokens(space, *space.top_ids(chosen, k, smallest=True, allowed=mask))
         lengths = chosen.double().norm(dim=1).tolist()
-        settings = {"norm": self.norm, "filters": list(filters)}
+        settings = vector_settings(self.reading) | {"filters": list(filters)}
         return [
             VectorTokens(f"{self.name} {n}", length, rms, t, b, settings, self.model.provenance)
             for n, t, b, length, rms in zip(
-                which, high, low, lengths, rms_of(space, chosen), strict=True
+                which, high, low, lengths, self.rms(chosen), strict=True
             )
         ]
 
@@ -125,17 +180,31 @@ class FeedForwardReading:
     """
 
     def __init__(
-        self, model: "Model", layer: int, expert: int | str | None = None, norm: Norm = "raw"
+        self,
+        model: "Model",
+        layer: int,
+        expert: int | str | None = None,
+        norm: Norm | None = None,
+        reading: Reading = PAPERS,
     ) -> None:
-        one_of(norm, NORMS, "norm")
         self.model = model
-        self.norm: Norm = norm
+        self.reading = reading if norm is None else reading.but(norm=norm)
         self.layer = index(layer, model.n_layers, "layer", error=ModelError)
         self.expert = chosen_expert(model, self.layer, expert)
 
     def __repr__(self) -> str:
         expert = "" if self.expert is None else f", expert={self.expert!r}"
         return f"FeedForwardReading({self.model.name!r}, {self.layer}{expert}, norm={self.norm!r})"
+
+    @property
+    def norm(self) -> Norm:
+        """Whether the norms' gains are folded in."""
+        return self.reading.norm
+
+    def read(self, reading: Reading | None = None, **changes: Any) -> "FeedForwardReading":
+        """The same layer through other sides; without a reading, the model's own for this layer."""
+        chosen = chosen_reading(self.model, self.layer, reading, changes)
+        return FeedForwardReading(self.model, self.layer, self.expert, reading=chosen)
 
     @cached_property
     def weights(self):
@@ -169,8 +238,7 @@ class FeedForwardReading:
     @cached_property
     def values(self) -> VectorGroup:
         """The rows that are added to the stream."""
-        gain = writing(self.model, self.layer, "ff", self.norm)
-        return self._group("value", lambda: fold(self.weights.values, gain))
+        return self._group("value", False, lambda _: self.weights.values)
 
     def groups(self) -> dict[str, VectorGroup]:
         """All groups by name, keys first."""
@@ -178,35 +246,56 @@ class FeedForwardReading:
         return keys | {"value": self.values}
 
     def _keys(self, name: str) -> VectorGroup:
-        gain = reading(self.model, self.layer, "ff", self.norm)
         shown = name if self.is_gated else "key"
-        return self._group(shown, lambda: fold(self.weights.keys[name], gain))
 
-    def _group(self, what: str, read: Callable[[], Tensor]) -> VectorGroup:
+        def make(how: Reading) -> Tensor:
+            return fold(self.weights.keys[name], reading_gain_of(self.model, self.layer, "ff", how))
+
+        return self._group(shown, True, make)
+
+    def _group(self, what: str, reads: bool, make: Callable[[Reading], Tensor]) -> VectorGroup:
         expert = "" if self.expert is None else f" expert {self.expert}"
-        return VectorGroup(self.model, f"layer {self.layer}{expert} {what}", read, self.norm)
+        name, place = f"layer {self.layer}{expert} {what}", Place(self.layer, "ff", reads)
+        return VectorGroup(self.model, name, place, make, self.reading)
 
 
 def sub_heads(
-    model: "Model", layer: int, head: int, group: Group, norm: Norm = "raw"
+    model: "Model",
+    layer: int,
+    head: int,
+    group: Group,
+    norm: Norm | None = None,
+    reading: Reading = PAPERS,
 ) -> VectorGroup:
     """Single vectors of one head: columns of W_Q, W_K, W_V as d-vectors, rows of W_O (d_h × d)."""
     one_of(group, GROUPS, "group")
-    one_of(norm, NORMS, "norm")
     attention = model.attention(layer)
     kv = attention.kv_head(head)
 
-    def read() -> Tensor:
+    def make(how: Reading) -> Tensor:
         if group == "o":
-            return fold(attention.W_O[head], writing(model, layer, "attn", norm))
+            return attention.W_O[head]
         matrix = {
             "q": lambda: attention.W_Q[head],
             "k": lambda: attention.W_K[kv],
             "v": lambda: attention.W_V[kv],
         }[group]()
-        return fold(matrix.T, reading(model, layer, "attn", norm))
+        return fold(matrix.T, reading_gain_of(model, layer, "attn", how))
 
-    return VectorGroup(model, f"layer {layer} head {head} {group}", read, norm)
+    how = reading if norm is None else reading.but(norm=norm)
+    place = Place(layer, "attn", group != "o")
+    return VectorGroup(model, f"layer {layer} head {head} {group}", place, make, how)
+
+
+def reading_gain_of(model: "Model", layer: int, part: "Part", how: Reading) -> Tensor | None:
+    """The gain to fold into weights that read; None where the source rows bring it with them."""
+    gain = gain_read(model, layer, part, how.norm)
+    return None if how.reading_norm else gain
+
+
+def vector_settings(reading: Reading) -> dict[str, Any]:
+    """What a result of single vectors records of its reading; no inverse is taken of them."""
+    return {name: value for name, value in reading.settings().items() if name != "inverse"}
 
 
 def rms_of(space: "VocabularySpace", vectors: Float[Tensor, "n d"]) -> list[float]:

@@ -328,9 +328,16 @@ def writing(model: Model, layer: int, part: Part, norm: Norm) -> Tensor | None:
 
     The final norm's gain is left out where a dense transform lies between it and E (ModernBERT).
     """
+    gains = [g for g in writing_gains(model, layer, part, norm) if g is not None]
+    return torch.stack(gains).prod(dim=0) if gains else None
+
+
+def writing_gains(
+    model: Model, layer: int, part: Part, norm: Norm
+) -> tuple[Tensor | None, Tensor | None]:
+    """The same two apart, for where something lies between them; None means 1, or raw."""
     if norm == "raw":
-        return None
+        return None, None
     model.reading_gain(layer, part)  # refuses post-norm models
     final = None if model.family.transform else model.final_gain()
-    gains = [g for g in (model.writing_gain(layer, part), final) if g is not None]
-    return torch.stack(gains).prod(dim=0) if gains else None
+    return model.writing_gain(layer, part), final

@@ -1,5 +1,6 @@
 """VocabularySpace: the embedding E, its tokens' labels, filters, projection and both inverses."""
 
+import copy
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -67,6 +68,7 @@ class VocabularySpace:
         self.table = table[:n_named]
         self.n_unreadable = max(0, n_named - self.n_rows)
         self._masks: dict[tuple[str, ...], Tensor] = {}  # a survey asks for the same one often
+        self._turned: dict[tuple[bool, bool], VocabularySpace] = {}
 
     def __len__(self) -> int:
         return self.table.shape[0]
@@ -214,7 +216,7 @@ class VocabularySpace:
                 raise VocabularyError(f"{shown!r} is no regular expression: {reason}.") from error
             return lambda i, text: bool(pattern.search(text))
         if name == "words":
-            return self._is_word
+            return lambda i, text: self._is_word(text)
         if name in _TESTS:
             return lambda i, text: _TESTS[name](text)
         raise VocabularyError(
@@ -236,7 +238,12 @@ class VocabularySpace:
         ]
         return torch.tensor(found)
 
-    def _is_word(self, i: int, text: str) -> bool:
+    def is_word(self, i: int) -> bool:
+        """Whether token i is a word, as the filter `words` has it."""
+        text = self.texts[i]
+        return text is not None and i not in self.special and self._is_word(text)
+
+    def _is_word(self, text: str) -> bool:
         marked = self._scheme in ("bytes", "metaspace")
         word = text[1:] if marked and text.startswith(" ") else text
         starts = text.startswith(" ") if marked else not text.startswith("##")
@@ -267,6 +274,25 @@ class VocabularySpace:
         self._check_width(vectors)
         return torch.cat([vectors @ block.T for _, block in self._blocks(vectors)], dim=-1)
 
+    def with_rows(self, table: Float[Tensor, "V d"]) -> "VocabularySpace":
+        """The same tokens with other rows: what `project`, `top` and `gram` then read with."""
+        other = copy.copy(self)
+        for name in ("gram", "_inverse_gram", "largest_norm"):
+            other.__dict__.pop(name, None)
+        other.table = table
+        return other
+
+    def turned(self, *, centre: bool, unit: bool) -> "VocabularySpace":
+        """The same tokens with float64 rows less their mean, and of length one; kept."""
+        if not (centre or unit):
+            return self
+        if (centre, unit) not in self._turned:
+            rows = self.table.double()
+            rows = rows - rows.mean(dim=0) if centre else rows
+            rows = torch.nn.functional.normalize(rows, dim=1, eps=1e-300) if unit else rows
+            self._turned[centre, unit] = self.with_rows(rows)
+        return self._turned[centre, unit]
+
     def token(self, i: int, score: float) -> Token:
         """Token i with a score."""
         return Token(i, self.labels[i], score, self.texts[i])
@@ -278,6 +304,8 @@ class VocabularySpace:
         *,
         smallest: bool = False,
         filters: str | Iterable[str] = (),
+        centre: bool = False,
+        unit: bool = False,
     ) -> Any:
         """The tokens of the k largest entries of x E, strongest first, exactly.
 
@@ -286,6 +314,8 @@ class VocabularySpace:
             k: how many tokens a vector.
             smallest: the smallest entries instead.
             filters: as in `mask`.
+            centre: rows of E less their mean, so that what all tokens share says nothing.
+            unit: rows of length one, so that long rows do not win by their length.
 
         Returns:
             A list of `Token` for one vector; lists nested like the leading axes of x for several.
@@ -296,7 +326,8 @@ class VocabularySpace:
         vectors = torch.as_tensor(x)
         vectors = vectors if vectors.is_floating_point() else vectors.float()
         flat = vectors.reshape(-1, vectors.shape[-1]) if vectors.ndim else vectors[None, None]
-        ids, scores = self.top_ids(flat, k, smallest=smallest, allowed=self.mask(filters))
+        space, mask = self.turned(centre=centre, unit=unit), self.mask(filters)
+        ids, scores = space.top_ids(flat, k, smallest=smallest, allowed=mask)
         rows = [
             [self.token(i, s) for i, s in zip(row, score_row, strict=True)]
             for row, score_row in zip(ids.tolist(), scores.tolist(), strict=True)

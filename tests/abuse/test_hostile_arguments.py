@@ -130,7 +130,7 @@ def test_misuse_is_an_error_of_ours(tiny_gpt2, misuse):
 @pytest.mark.parametrize(
     "misuse",
     [
-        lambda m: m.heads[0, 0].circuit("ov").top_pairs(1),  # read as qk
+        lambda m: m.heads[0, 0].circuit("vq").top_pairs(1),  # read as qk
         lambda m: m.heads[0, 0].circuit("vo", norm="fold").top_pairs(1),  # half folded
         lambda m: m.heads[0, 0].circuit("vo", inverse="svd").top_pairs(1),  # read as pinv
         lambda m: m.heads[0.5, 0],
