@@ -9,8 +9,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from ..errors import VocabularyError
-from ..live.batches import corpus_of
 from ..text.passages import Encoder
+from ..text.text import Text
 from ..weights.vocabulary import BLOCK, VocabularySpace
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def common_tokens(model: "Model", n: int, text: Any = None) -> Int[Tensor, "n"]:
     if text is None:
         ids = allowed.nonzero()[:, 0][:n]
     else:
-        lines = corpus_of(model, text).lines
+        lines = Text.of(text, model).lines
         counts = Counter(i for ids in Encoder(model).encode(lines) for i in ids if i < len(space))
         ranked = sorted((i for i in counts if allowed[i]), key=lambda i: (-counts[i], i))
         ids = torch.tensor(sorted(ranked[:n]), dtype=torch.int64)

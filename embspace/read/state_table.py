@@ -5,8 +5,6 @@ flags that say which rows are there. Rows are written before their flags, so tha
 killed goes on where it stopped, and rows of other tokens can be added later.
 """
 
-import hashlib
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -19,11 +17,11 @@ from torch import Tensor
 from ..cache import alone, cache_folder, told
 from ..checking import one_of
 from ..errors import EmbspaceError, TextError
-from ..live.batches import corpus_of
 from ..live.capture import capture
 from ..live.running import run
 from ..memory import gigabytes
 from ..text.passages import Encoder, Passage
+from ..text.text import Text
 from ..weights.settings import model_key
 
 if TYPE_CHECKING:
@@ -64,7 +62,7 @@ def make_state_tables(
         kind: "token" or "mean".
         layers: of the states, 0 … L.
         ids: tokens wanted; None for all.
-        text: for `mean`: a file, sentences or a Corpus.
+        text: for `mean`: a Text, a file or sentences.
         progress: is told what is done, of how much.
 
     Raises:
@@ -158,8 +156,7 @@ def _text_key(model: "Model", kind: str, text: Any) -> str:
     """What tells tables of one model apart: the text, for `mean`."""
     if kind == "token":
         return ""
-    lines = corpus_of(model, text).lines
-    return hashlib.sha256(json.dumps(list(lines)).encode()).hexdigest()[:16]
+    return Text.of(text, model).digest
 
 
 def _token_states(
@@ -200,7 +197,7 @@ def _mean_states(
 ) -> Iterator[tuple[Tensor, dict[int, Tensor]]]:
     """Mean states over a token's places in a text; tokens that it never holds stay zero."""
     encoder = Encoder(model)
-    framed = [encoder.framed(one) for one in encoder.encode(corpus_of(model, text).lines)]
+    framed = [encoder.framed(one) for one in encoder.encode(Text.of(text, model).lines)]
     passes = [
         Passage(f.ids, tuple(range(f.first, f.first + f.n)), line)
         for line, f in enumerate(framed)
