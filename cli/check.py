@@ -46,12 +46,12 @@ def command(
         embspace check
         embspace check gpt2 --layers 0,11 --json
     """
-    from embspace.live.certificate import certify
+    from embspace.live.certificate import check
 
     model = opening.open_unproved()
     chosen = _layers(model, layers)
     with working("running the model and our parts side by side"):
-        certificate = certify(model, seed=seed, layers=chosen)
+        certificate = check(model, seed=seed, layers=chosen)
     stop_if_interrupted()
     output.one(certificate)
     ctx.exit(0 if certificate.passed else 1)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .between.finetune import finetune as finetune
     from .between.stitch import stitch as stitch
     from .errors import EmbspaceError as EmbspaceError
-    from .live.certificate import certify as certify
+    from .live.certificate import check as check
     from .maps.fit import fit as fit
     from .maps.lens import lens as lens
     from .maps.maps import Maps as Maps
@@ -40,7 +40,7 @@ _WHERE = {
     "VocabularySpace": "weights.vocabulary",
     "align": "between.alignment",
     "alternate": "shorten.alternation",
-    "certify": "live.certificate",
+    "check": "live.certificate",
     "diff": "between.diff",
     "evidence": "evidence",
     "exits": "shorten.early_exit",
@@ -55,6 +55,7 @@ _WHERE = {
     "submodules": "shorten.submodules",
     "transfer": "maps.transfer",
 }
+_EARLIER = {"certify": "check"}  # names that were given up, still taken
 __all__ = [
     "EmbspaceError",
     "Family",
@@ -66,7 +67,7 @@ __all__ = [
     "__version__",
     "align",
     "alternate",
-    "certify",
+    "check",
     "diff",
     "evidence",
     "exits",
@@ -85,6 +86,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that `import embspace` takes milliseconds."""
+    name = _EARLIER.get(name, name)
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(f".{_WHERE[name]}", __name__)

@@ -93,7 +93,7 @@ class Certificate(Result):
         return [claim.to_dict() | of for claim in self.claims]
 
 
-def certify(
+def check(
     model: Model,
     *,
     seed: int = 0,
@@ -115,8 +115,11 @@ def certify(
     return certificate
 
 
+certify = check  # its name before the command's
+
+
 def require(model: Model) -> None:
-    """Certify a model at first use; remembered by the hash of its weights and config.
+    """Check a model at first use; remembered by the hash of its weights and config.
 
     Raises CertificateError naming the first failing claim, with its numbers; ModelError naming a
     tensor that holds NaN or infinity.
@@ -149,9 +152,9 @@ def verdict(model: Model) -> Certificate:
     if known is not None:
         return known
     require_whole(model)
-    certificate = certify(model, layers="first")
+    certificate = check(model, layers="first")
     if certificate.passed and model.family.generic and model.n_layers > 1:
-        certificate = certify(model)
+        certificate = check(model)
     if certificate.passed:
         _remember(path, certificate)
     return certificate
@@ -198,7 +201,7 @@ def _chosen_layers(model: Model, layers: Iterable[int] | str | None) -> tuple[in
         return (0,)
     chosen = tuple(sorted(set(indices(layers, model.n_layers, "layer", error=ModelError))))
     if not chosen:
-        raise ModelError("no layers were given to certify.")
+        raise ModelError("no layers were given to check.")
     return chosen
 
 

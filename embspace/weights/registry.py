@@ -1,6 +1,6 @@
 """Every architecture that is read by name, and the shapes under which others may be read.
 
-A new family is usually a `replace(LLAMA, …)` of one line; `certify` then proves it on a model.
+A new family is usually a `replace(LLAMA, …)` of one line; `check` then proves it on a model.
 """
 
 from dataclasses import replace
