@@ -51,7 +51,8 @@ def open_model(
         revision: A branch, tag or commit of the Hub.
         dtype: Of the arithmetic, float32 or float64, whatever the file stores.
         device: cpu, cuda or cuda:N.
-        trust_remote_code: Whether the config may run code that lies beside it.
+        trust_remote_code: Whether code that lies beside the weights may run: of the config, the
+            tokenizer and the live model.
         family: Where the parts lie, given by hand for an architecture that is not known.
         run: How forward passes are run: dtype, batch, device map.
         check: Whether to prove the reading; False reads without proof.
@@ -80,6 +81,7 @@ def open_model(
         "stored_as": source.stored_as,
         "run_settings": run,
         "check": check,
+        "trust_remote_code": trust_remote_code,
     }
 
     def read(entry: Family) -> AnyModel:

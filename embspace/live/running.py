@@ -184,11 +184,11 @@ def _full_config(model: Model) -> Any:
 
     try:
         return AutoConfig.from_pretrained(
-            model.folder, local_files_only=True, trust_remote_code=False
+            model.folder, local_files_only=True, trust_remote_code=model.trust_remote_code
         )
     except Exception as error:  # it was read before: what is missing is leave to run its code
         raise CannotRunError(
-            f"{model.folder} is not known to transformers without its own code, which is not run: "
+            f"{model.folder} is not known to transformers without its own code, which may not run: "
             f"{first_line(error)}."
         ) from error
 
@@ -207,10 +207,21 @@ def fills_masks(model: Model) -> bool:
 def _auto_class(model: Model, config: Any) -> Any:
     from transformers import AutoModel
 
+    own = getattr(config, "auto_map", None) if model.trust_remote_code else None
+    if own:
+        return _own_class(own, model)
     found = _headed(config, causal=model.family.causal) if model.has_head else None
     if found is None and type(config) not in AutoModel._model_mapping:
         raise CannotRunError(f"transformers has no model for a {type(config).__name__}.")
     return found or AutoModel
+
+
+def _own_class(auto_map: dict[str, str], model: Model) -> Any:
+    """The class by which transformers loads a model whose own code may run."""
+    import transformers
+
+    named = [name for name in HEADED[model.family.causal] if name in auto_map and model.has_head]
+    return getattr(transformers, named[0] if named else "AutoModel")
 
 
 def _headed(config: Any, *, causal: bool) -> Any | None:
@@ -238,7 +249,8 @@ def skeleton(model: Model) -> nn.Module:
     """
     config = truncated(_full_config(model), 1)
     with _loading(model), torch.device("meta"):
-        return _auto_class(model, config).from_config(config)
+        more = {"trust_remote_code": True} if model.trust_remote_code else {}
+        return _auto_class(model, config).from_config(config, **more)
 
 
 def _load(
@@ -251,7 +263,7 @@ def _load(
             config=config,
             experts_implementation="eager",
             local_files_only=True,
-            trust_remote_code=False,
+            trust_remote_code=model.trust_remote_code,
             ignore_mismatched_sizes=True,  # reported by the caller, with both shapes
             output_loading_info=True,
             **{"dtype": model.dtype} | options,

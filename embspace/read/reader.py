@@ -181,7 +181,7 @@ def load(
         revision: A branch, tag or commit of the Hub.
         dtype: Of the arithmetic, float32 or float64, whatever the file stores.
         device: cpu, cuda or cuda:N.
-        trust_remote_code: Whether the config may run code that lies beside it.
+        trust_remote_code: Whether code that lies beside the weights may run.
         family: Where the parts lie, given by hand for an architecture that is not known.
         check: Whether the first number proves the reading by a forward pass, once a model.
 

@@ -57,10 +57,11 @@ class Model(Weights):
         notes: tuple[str, ...] = (),
         stored_as: str | None = None,
         check: bool = True,
+        trust_remote_code: bool = False,
     ) -> None:
         super().__init__(name, config, layout, checkpoint, dtype=dtype, device=device)
         self.revision, self._notes, self._stored_as = revision, notes, stored_as
-        self.run_settings = run_settings
+        self.run_settings, self.trust_remote_code = run_settings, trust_remote_code
         self.proof_due = check
 
     def __repr__(self) -> str:
@@ -111,7 +112,11 @@ class Model(Weights):
     @cached_property
     def vocabulary(self) -> VocabularySpace:
         """The space spanned by the output embedding E, with the tokenizer's labels."""
-        return VocabularySpace(self.embedding(), load_tokenizer(self.folder), name=self.name)
+        return VocabularySpace(
+            self.embedding(),
+            load_tokenizer(self.folder, trust_remote_code=self.trust_remote_code),
+            name=self.name,
+        )
 
     @property
     def tokenizer(self) -> Any | None:

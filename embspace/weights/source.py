@@ -33,7 +33,7 @@ def find_source(name: str, revision: str | None = None) -> Source:
     """
     path = path_of(name)
     if path.is_dir():
-        return Source(path)
+        return Source(path, _shadowed(name))
     if path.suffix == ".gguf":
         if not path.is_file():
             raise ModelError(f"there is no file {path}.")
@@ -47,6 +47,20 @@ def find_source(name: str, revision: str | None = None) -> Source:
         raise ModelError(f"{name} is no model folder (expected config.json and weights in it).")
     hub = HubFolder(ALIASES.get(name, name), revision, _unknown(name))
     return Source(hub.folder, fetch_weights=hub.fetch_weights, has_revisions=True)
+
+
+def _shadowed(name: str) -> tuple[str, ...]:
+    """A sentence where a folder here has the name of a sample or an alias."""
+    what = (
+        "bundled sample"
+        if bundled(name)
+        else f"alias of {ALIASES[name]}"
+        if name in ALIASES
+        else ""
+    )
+    if not what:
+        return ()
+    return (f"{name} is the folder of that name here, not the {what}: write ./{name} to say so.",)
 
 
 def _unknown(name: str) -> str:

@@ -10,15 +10,20 @@ from ..messages import first_line
 FILES = ("tokenizer*", "vocab.*", "*.model")
 
 
-def load_tokenizer(folder: Path) -> Any | None:
-    """The tokenizer of a model folder, or None where there is none. Opens no connection."""
+def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> Any | None:
+    """The tokenizer of a model folder, or None where there is none. Opens no connection.
+
+    Runs code of the folder only where that is trusted.
+    """
     if not any(next(folder.glob(pattern), None) for pattern in FILES):
         return None
     _require_sentencepiece(folder)
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        return AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=trust_remote_code
+        )
     except Exception as error:
         raise ModelError(
             f"the tokenizer in {folder} cannot be opened ({first_line(error)})."

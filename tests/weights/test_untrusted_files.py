@@ -166,3 +166,49 @@ def test_a_sentencepiece_file_alone_is_read(tiny_llama, copy, tmp_path):
     )
     found = load_tokenizer(folder)
     assert found.convert_ids_to_tokens(found("cats")["input_ids"])[0].startswith("▁")
+
+
+OWN_CONFIG = """
+from transformers import LlamaConfig
+
+
+class OwnConfig(LlamaConfig):
+    model_type = "own-llama"
+"""
+OWN_MODEL = """
+from transformers import LlamaForCausalLM
+
+from .configuration_own import OwnConfig
+
+
+class OwnForCausalLM(LlamaForCausalLM):
+    config_class = OwnConfig
+"""
+
+
+def test_code_of_a_folder_that_is_trusted_runs_and_its_reading_is_proved(
+    tiny_llama, copy, monkeypatch, tmp_path
+):
+    """Config and live model are the folder's own; without leave it is refused."""
+    import transformers
+
+    monkeypatch.setattr(
+        transformers.dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules")
+    )
+    folder = copy(tiny_llama)
+    (folder / "configuration_own.py").write_text(OWN_CONFIG)
+    (folder / "modeling_own.py").write_text(OWN_MODEL)
+    config = json.loads((folder / "config.json").read_text())
+    own = {
+        "AutoConfig": "configuration_own.OwnConfig",
+        "AutoModelForCausalLM": "modeling_own.OwnForCausalLM",
+    }
+    (folder / "config.json").write_text(
+        json.dumps(config | {"model_type": "own-llama", "auto_map": own})
+    )
+    with pytest.raises(ModelError, match="trust_remote_code"):
+        load(folder)
+    model = load(folder, trust_remote_code=True)
+    assert certify(model).passed
+    known = load(tiny_llama)
+    assert torch.equal(model.attention(0).W_O, known.attention(0).W_O)
