@@ -17,40 +17,14 @@ from ..checking import seed as checked_seed
 from ..errors import CertificateError, EmbspaceError, ModelError
 from ..results import Result
 from ..weights.model import Model
-from .checks import LOGITS, NEEDED, ROWS, Checker
+from .checks import Checker
+from .findings import LOGITS, NEEDED, ROWS, Claim
 from .record import Tape
 from .running import require_whole, run
 
-TOLERANCE = 2e-5  # rounding in float32 stays near 1e-6; a wrong split is off by far more
 DOUBTFUL = 0.01  # errors below are measured again in float64
 N_TEXTS = 3
 LENGTHS = (7, 11)
-
-
-@dataclass(frozen=True)
-class Claim:
-    """One claim: its largest relative error and the block where it occurred, or why it is void."""
-
-    what: str
-    error: float | None  # None: does not apply
-    layer: int | None
-    tolerance: float
-    passed: bool
-    note: str = ""
-
-    def __str__(self) -> str:
-        if self.error is None:
-            void = "not applicable" if self.passed else "cannot be compared"
-            return f"{self.what}: {void} ({self.note})"
-        where = "" if self.layer is None else f" at layer {self.layer}"
-        if self.note:
-            return f"{self.what}: {self.note}{where}"
-        return f"{self.what}: off by {self.error:.2g}{where}, tolerance {self.tolerance:.0g}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The six fields as a dict; an infinite error is "inf", which JSON has no number for."""
-        endless = self.error is not None and not math.isfinite(self.error)
-        return vars(self) | ({"error": "inf"} if endless else {})
 
 
 @dataclass(frozen=True)
@@ -217,7 +191,7 @@ def _measure(model: Model, seed: int, layers: tuple[int, ...], dtype: torch.dtyp
         checker.final(output)
         checker.plain(ids)
     needed = {*NEEDED, *((LOGITS,) if model.has_head else ())}
-    claims = tuple(_claim(checker, what, needed) for what in ROWS)
+    claims = tuple(checker.findings.claim(what, needed=what in needed) for what in ROWS)
     record = ours.provenance
     return Certificate(
         model=record["model"],
@@ -231,15 +205,6 @@ def _measure(model: Model, seed: int, layers: tuple[int, ...], dtype: torch.dtyp
         layers=layers,
         claims=claims,
     )
-
-
-def _claim(checker: Checker, what: str, needed: set[str]) -> Claim:
-    if what in checker.ledger.worst:
-        error, layer = checker.ledger.worst[what]
-        note = checker.ledger.failed.get(what, "")
-        return Claim(what, error, layer, TOLERANCE, error <= TOLERANCE, note)
-    reason = checker.ledger.skipped.get(what, "nothing to compare")
-    return Claim(what, None, None, TOLERANCE, what not in needed, reason)
 
 
 def _in_dtype(model: Model, dtype: torch.dtype) -> Model:

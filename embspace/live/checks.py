@@ -9,27 +9,24 @@ from ..weights import scales
 from ..weights.layout import spell
 from ..weights.model import Model, Part, fold
 from ..weights.norms import apply_norm, epsilon, shift_of, standardise
-from . import rebuilt as replay
-from .ledger import Ledger, claim, ratio
-from .plain_pass import DIRECTION, RECORDED
-from .plain_pass import check as check_plain
+from . import rebuilt
+from .direction import check_direction
+from .findings import (
+    ATTENTION,
+    EMBEDDING,
+    FEED_FORWARD,
+    FINAL,
+    LOGITS,
+    PATTERN,
+    QKV,
+    READING,
+    RESIDUAL,
+    Findings,
+    check_of,
+    relative_error,
+)
 from .record import BlockRecord, Call, Tape
 
-EMBEDDING = "embedding"
-QKV = "queries, keys, values"
-PATTERN = "attention pattern"
-ATTENTION = "attention output"
-FEED_FORWARD = "feed-forward output"
-RESIDUAL = "residual stream"
-READING = "folded reading norms"
-FINAL = "folded final norm"
-LOGITS = "logits"
-ROWS = (
-    *(EMBEDDING, DIRECTION, QKV, PATTERN, ATTENTION, FEED_FORWARD, RESIDUAL, READING, FINAL),
-    *(LOGITS, RECORDED),
-)
-# every transformer has these
-NEEDED = (EMBEDDING, DIRECTION, PATTERN, ATTENTION, FEED_FORWARD, RESIDUAL, RECORDED)
 PARTS = {"attn": "attention", "ff": "the feed-forward layer"}
 CLOSE = 1e-4  # of the largest value: the same stream, whatever order it was summed in
 N_POSITIONS = 8  # of a batch, at which the logits over the whole vocabulary are compared
@@ -42,7 +39,7 @@ class Checker:
 
     def __init__(self, model: Model, layers: set[int]) -> None:
         self.model, self.layers = model, layers
-        self.ledger = Ledger()
+        self.findings = Findings()
         self.states: list[Tensor] = []
         self.first_state: Tensor | None = None
         self.total: Tensor | None = None
@@ -68,7 +65,7 @@ class Checker:
         self._residual(record)
 
     # attention ---------------------------------------------------------------------------
-    @claim(QKV)
+    @check_of(QKV)
     def _queries_keys_values(self, record: BlockRecord) -> None:
         layer, found = record.layer, record.attended
         if found is not None and found.q is not None and found.k is not None:
@@ -81,7 +78,7 @@ class Checker:
             return
         true = self._own_heads(record)
         if true is None:
-            self.ledger.skip(
+            self.findings.skip(
                 QKV, "its attention hands out no queries; pattern and output prove the split"
             )
             return
@@ -93,13 +90,13 @@ class Checker:
         if self._turned is None or self._turned[0] is not record:
             x = _attention_input(record)
             places = record.positions  # PaliGemma counts from 1
-            q, k = (replay.turned(self.model, record.layer, w, x, places) for w in ("q", "k"))
+            q, k = (rebuilt.turned(self.model, record.layer, w, x, places) for w in ("q", "k"))
             self._turned = (record, q, k)
         return self._turned[1], self._turned[2]
 
     def _projected(self, record: BlockRecord, which: Any) -> Tensor:
         x = _attention_input(record)
-        return replay.projected(self.model, record.layer, which, x).transpose(1, 2)
+        return rebuilt.projected(self.model, record.layer, which, x).transpose(1, 2)
 
     def _own_heads(self, record: BlockRecord) -> tuple[Tensor, ...] | None:
         """q, k, v (B, heads, T, d_h) from the module's own split, or its separate projections."""
@@ -115,15 +112,15 @@ class Checker:
 
     def _heads(self, record: BlockRecord, ours: Tensor, true: Tensor) -> None:
         if ours.shape[1] != true.shape[1] == self.model.n_heads:
-            ours = replay.to_query_heads(self.model, record.layer, ours)
-        self.ledger.compare(QKV, record.layer, ours, true)
+            ours = rebuilt.to_query_heads(self.model, record.layer, ours)
+        self.findings.compare(QKV, record.layer, ours, true)
 
-    @claim(PATTERN)
+    @check_of(PATTERN)
     def _pattern(self, record: BlockRecord) -> None:
         if record.attended is None:
-            return self.ledger.skip(PATTERN, "its attention returns no weights")
+            return self.findings.skip(PATTERN, "its attention returns no weights")
         layer = record.layer
-        ours = replay.scores(self.model, layer, *self._queries_keys(record)).double()
+        ours = rebuilt.scores(self.model, layer, *self._queries_keys(record)).double()
         # the live scores are rounded by their own size, which a softmax does not show
         floor = max(LOG_FLOOR, 0.1 * float(ours.abs().max()))
         weights = record.attended.weights.double()
@@ -135,36 +132,36 @@ class Checker:
         else:
             logs = weights.clamp_min(1e-300).log()
         ours, logs = _centred(ours, seen), _centred(logs, seen)
-        self.ledger.compare(PATTERN, layer, ours, logs, floor=floor)
+        self.findings.compare(PATTERN, layer, ours, logs, floor=floor)
 
-    @claim(ATTENTION)
+    @check_of(ATTENTION)
     def _attention(self, record: BlockRecord) -> None:
         if record.attended is None:
-            return self.ledger.skip(ATTENTION, "its attention returns no weights")
+            return self.findings.skip(ATTENTION, "its attention returns no weights")
         x, true = _attention_input(record), _needed(record, "o").y
-        ours = replay.attended(self.model, record.layer, record.attended.weights, x)
-        self.ledger.compare(ATTENTION, record.layer, ours, true)
+        ours = rebuilt.attended(self.model, record.layer, record.attended.weights, x)
+        self.findings.compare(ATTENTION, record.layer, ours, true)
 
     # feed-forward ------------------------------------------------------------------------
-    @claim(FEED_FORWARD)
+    @check_of(FEED_FORWARD)
     def _feed_forward(self, record: BlockRecord) -> None:
         layer = record.layer
         if self.model.experts(layer) != [None]:
             return self._mixture(record)
         ff = self.model.feed_forward(layer)
-        ours = replay.fed_forward(self.model, ff, _feed_forward_input(record))
-        self.ledger.compare(FEED_FORWARD, layer, ours, _needed(record, "down").y)
+        ours = rebuilt.fed_forward(self.model, ff, _feed_forward_input(record))
+        self.findings.compare(FEED_FORWARD, layer, ours, _needed(record, "down").y)
 
     def _mixture(self, record: BlockRecord) -> None:
         """The routed sum with the model's own weights, and each expert alone."""
         layer, call = record.layer, _needed(record, "experts")
         x, index, weights = call.inputs[:3]
-        ours = replay.routed(self.model, layer, x, index, weights)
-        self.ledger.compare(FEED_FORWARD, layer, ours, call.y)
+        ours = rebuilt.routed(self.model, layer, x, index, weights)
+        self.findings.compare(FEED_FORWARD, layer, ours, call.y)
         if "shared" in self.model.experts(layer):
-            ours = ours + replay.shared(self.model, layer, x)
+            ours = ours + rebuilt.shared(self.model, layer, x)
         true = _needed(record, "mixture").y
-        self.ledger.compare(FEED_FORWARD, layer, ours, true.reshape(ours.shape))
+        self.findings.compare(FEED_FORWARD, layer, ours, true.reshape(ours.shape))
         assert self.tape is not None
         experts: Any = self.tape.running.part(layer, "mlp.experts")
         for expert in [e for e in self.model.experts(layer) if isinstance(e, int)]:
@@ -172,44 +169,44 @@ class Checker:
             chosen = torch.zeros_like(index[:4, :1]) + expert
             with torch.no_grad():
                 true = experts(some, chosen, torch.ones_like(weights[:4, :1]))
-            ours = replay.fed_forward(self.model, self.model.feed_forward(layer, expert), some)
-            self.ledger.compare(FEED_FORWARD, layer, ours, true)
+            ours = rebuilt.fed_forward(self.model, self.model.feed_forward(layer, expert), some)
+            self.findings.compare(FEED_FORWARD, layer, ours, true)
 
     # norms and the stream ----------------------------------------------------------------
-    @claim(READING)
+    @check_of(READING)
     def _reading(self, record: BlockRecord, part: Part) -> None:
         """The norm without its gain, then weights with the gain folded in, meet the same."""
         model, layer = self.model, record.layer
         if model.family.attn_add:
-            return self.ledger.skip(READING, "post-norm blocks: no weight reads through a norm")
+            return self.findings.skip(READING, "post-norm blocks: no weight reads through a norm")
         names = model.family.attn_norm if part == "attn" else model.family.ff_norm
         true_x = _attention_input(record) if part == "attn" else _feed_forward_input(record)
         if names is None or (part == "attn" and layer == 0 and model.family.bare_first):
             if self._is_stream(record, part, true_x):
-                return self.ledger.skip(READING, "the blocks read the stream without a norm")
-            return self.ledger.fail(
+                return self.findings.skip(READING, "the blocks read the stream without a norm")
+            return self.findings.fail(
                 READING, layer, f"read without a norm before {PARTS[part]}, but there is one"
             )
         call = record.call("attn_norm" if part == "attn" else "ff_norm")
         if call is None:
-            return self.ledger.fail(READING, layer, f"the live block calls no {names!r}")
+            return self.findings.fail(READING, layer, f"the live block calls no {names!r}")
         if not self._is_stream(record, part, call.x):
-            return self.ledger.fail(READING, layer, f"{names!r} does not read the stream")
+            return self.findings.fail(READING, layer, f"{names!r} does not read the stream")
         x = standardise(call.x, model.family.norm, epsilon(model)).reshape(-1, model.d)
         gain, shift = model.reading_gain(layer, part), shift_of(model, layer, names)
         for rows in self._reading_rows(layer, part):
             ours = x @ fold(rows, gain).T
             ours = ours if shift is None else ours + shift @ rows.T
-            self.ledger.compare(READING, layer, ours, true_x.reshape(-1, model.d) @ rows.T)
+            self.findings.compare(READING, layer, ours, true_x.reshape(-1, model.d) @ rows.T)
 
     def _is_stream(self, record: BlockRecord, part: Part, x: Tensor) -> bool:
         """Whether x is the stream: what came in, or that and what attention wrote."""
         came = record.state_in.reshape(x.shape)
-        if ratio(x - came, came) <= CLOSE:
+        if relative_error(x - came, came) <= CLOSE:
             return True
         attn = _needed(record, "o").y.reshape(x.shape)
-        wrote = came + replay.written(self.model, record.layer, "attn", attn)
-        return part == "ff" and ratio(x - wrote, wrote) <= CLOSE
+        wrote = came + rebuilt.written(self.model, record.layer, "attn", attn)
+        return part == "ff" and relative_error(x - wrote, wrote) <= CLOSE
 
     def _reading_rows(self, layer: int, part: Part) -> list[Tensor]:
         """All weights that read the stream in one part of a block, as rows of width d."""
@@ -220,7 +217,7 @@ class Checker:
         experts = self.model.experts(layer)
         return [keys for e in experts for keys in self.model.feed_forward(layer, e).keys.values()]
 
-    @claim(RESIDUAL)
+    @check_of(RESIDUAL)
     def _residual(self, record: BlockRecord) -> None:
         model, layer, shape = self.model, record.layer, record.state_in.shape
         attn = _needed(record, "o").y.reshape(shape)
@@ -229,12 +226,14 @@ class Checker:
         if model.family.attn_add:
             middle = self._added(layer, model.family.attn_add, record.state_in + attn)
             ours = self._added(layer, model.family.ff_add, middle + ff)
-            return self.ledger.compare(RESIDUAL, layer, ours, record.state_out)
-        wrote = replay.written(model, layer, "attn", attn) + replay.written(model, layer, "ff", ff)
-        self.ledger.compare(RESIDUAL, layer, record.state_in + wrote, record.state_out)
+            return self.findings.compare(RESIDUAL, layer, ours, record.state_out)
+        wrote = rebuilt.written(model, layer, "attn", attn) + rebuilt.written(
+            model, layer, "ff", ff
+        )
+        self.findings.compare(RESIDUAL, layer, record.state_in + wrote, record.state_out)
         assert self.total is not None
         self.total = self.total + wrote
-        self.ledger.compare(RESIDUAL, layer, self.total, record.state_out)
+        self.findings.compare(RESIDUAL, layer, self.total, record.state_out)
 
     def _added(self, layer: int, names: str | None, x: Tensor) -> Tensor:
         """A post-norm block's norm of a sum."""
@@ -244,7 +243,7 @@ class Checker:
         return apply_norm(model, x, gain, shift)
 
     # both ends ---------------------------------------------------------------------------
-    @claim(EMBEDDING)
+    @check_of(EMBEDDING)
     def embedding(self, ids: Tensor) -> None:
         """Rows of the table, scaled and projected, are state 0 (or differ as its texts do)."""
         model, state = self.model, self.first_state
@@ -255,10 +254,10 @@ class Checker:
             rows, true = self._inward(rows), state
         else:
             true = norm.x
-            self.ledger.compare(EMBEDDING, 0, self._inward(norm.y), state)
+            self.findings.compare(EMBEDDING, 0, self._inward(norm.y), state)
         if model.family.positions in ("learned", "relative"):
             rows, true = rows - rows.roll(1, 0), true - true.roll(1, 0)
-        self.ledger.compare(EMBEDDING, 0, rows, true)
+        self.findings.compare(EMBEDDING, 0, rows, true)
 
     def _inward(self, x: Tensor) -> Tensor:
         path = spell(self.model.family.project_in, self.model.layout.prefix, self.model.checkpoint)
@@ -267,45 +266,45 @@ class Checker:
         weight, bias = self.model.linear(path)
         return x @ weight.T if bias is None else x @ weight.T + bias
 
-    @claim(LOGITS)
+    @check_of(LOGITS)
     def logits(self, output: Any) -> None:
         """Our prediction head on the last state against the model's own logits."""
         reason = self._no_logits(output)
         if reason:
-            return self.ledger.skip(LOGITS, reason)
+            return self.findings.skip(LOGITS, reason)
         state, true = self._some(output)
-        self.ledger.compare(LOGITS, None, replay.logits(self.model, state), true)
+        self.findings.compare(LOGITS, None, rebuilt.logits(self.model, state), true)
 
-    @claim(FINAL)
+    @check_of(FINAL)
     def final(self, output: Any) -> None:
         """The final norm's gain folded into E gives the same logits."""
         model = self.model
         self._final_norm(output)
         reason = self._no_logits(output) or _no_final_fold(model)
         if reason:
-            return self.ledger.skip(FINAL, reason)
+            return self.findings.skip(FINAL, reason)
         state, true = self._some(output)
         x = standardise(state, model.family.norm, epsilon(model))
         gain = model.final_gain()
         path = spell(model.family.final_norm, model.layout.prefix, model.checkpoint)
         shift = model.optional(f"{path}.bias") if path else None
         table = model.embedding()
-        ours = replay.against(fold(x, gain), table)
-        ours = ours if shift is None else ours + replay.against(shift, table)
-        self.ledger.compare(FINAL, None, replay.finished(model, ours), true)
+        ours = rebuilt.against(fold(x, gain), table)
+        ours = ours if shift is None else ours + rebuilt.against(shift, table)
+        self.findings.compare(FINAL, None, rebuilt.finished(model, ours), true)
 
     def _final_norm(self, output: Any) -> None:
         """The final norm is where the reading says; without a head, what the model hands out."""
         model, names = self.model, self.model.family.final_norm
         assert self.tape is not None and self.tape.last_state is not None
         if names and self.tape.running.base_part(names) is None:
-            return self.ledger.fail(FINAL, None, f"the live model has no {names!r}")
+            return self.findings.fail(FINAL, None, f"the live model has no {names!r}")
         true = getattr(output, "last_hidden_state", None)
         if true is None or true.shape != self.tape.last_state.shape:
             return None
-        ours = replay.final_norm(model, self.tape.last_state)
-        if ratio(ours - true, true) > CLOSE:
-            self.ledger.fail(FINAL, None, "the last state is not what the live model hands out")
+        ours = rebuilt.final_norm(model, self.tape.last_state)
+        if relative_error(ours - true, true) > CLOSE:
+            self.findings.fail(FINAL, None, "the last state is not what the live model hands out")
         return None
 
     def _no_logits(self, output: Any) -> str | None:
@@ -318,7 +317,7 @@ class Checker:
     def plain(self, ids: Tensor) -> None:
         """What was recorded is what the model computes unwatched; text flows as it is read."""
         assert self.tape is not None
-        check_plain(self.tape.running, ids, self.states, self.ledger)
+        check_direction(self.tape.running, ids, self.states, self.findings)
 
     def _some(self, output: Any) -> tuple[Tensor, Tensor]:
         """The last state and the true logits at a few positions."""

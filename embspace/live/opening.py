@@ -18,7 +18,7 @@ from ..weights.shapes import fitting_layout
 from ..weights.source import Source, find_source
 from ..weights.tensors import Checkpoint
 from .certificate import Certificate, refusal, verdict
-from .checks import DIRECTION, FINAL, LOGITS
+from .findings import DIRECTION, FINAL, LOGITS
 from .proved import ProvedModel
 from .running import fills_masks
 
@@ -93,7 +93,7 @@ def open_model(
         return _by_shape(read, config)
     _refuse_decoding(known, config)
     if check and family is None and _is_uncertain(config, raw_config(folder)["model_type"]):
-        return _settled(read, known, config)
+        return _read_as_run(read, known, config)
     return read(known)
 
 
@@ -112,7 +112,7 @@ def _by_shape(read: Callable[[Family], AnyModel], config: Any) -> AnyModel:
             continue
         _refuse_decoding(family, config)
         try:
-            model, certificate = _settle(read, family)
+            model, certificate = _first_that_passes(read, family)
         except ModelError as error:
             misfits.append(str(error))
             continue
@@ -146,14 +146,14 @@ def _is_uncertain(config: Any, outer_type: str) -> bool:
     return outer_type != config.model_type and scales_anything(config)
 
 
-def _settled(read: Callable[[Family], AnyModel], family: Family, config: Any) -> AnyModel:
+def _read_as_run(read: Callable[[Family], AnyModel], family: Family, config: Any) -> AnyModel:
     """A known family as the live model runs it.
 
     Where no forward pass is possible, its head is not used. Raises CertificateError where no
     variant of it rebuilds the live model.
     """
     try:
-        model, certificate = _settle(read, family)
+        model, certificate = _first_that_passes(read, family)
     except (CannotRunError, ResourceError) as error:
         return read(replace(family, unproved_head=str(error)))
     if certificate.passed:
@@ -161,7 +161,9 @@ def _settled(read: Callable[[Family], AnyModel], family: Family, config: Any) ->
     raise refusal(model, certificate)
 
 
-def _settle(read: Callable[[Family], AnyModel], family: Family) -> tuple[AnyModel, Certificate]:
+def _first_that_passes(
+    read: Callable[[Family], AnyModel], family: Family
+) -> tuple[AnyModel, Certificate]:
     """The family, or the first variant of it that passes; else the last one that was tried."""
     tried: list[Family] = []
     while True:

@@ -9,7 +9,7 @@ import pytest
 
 import embspace
 from embspace.errors import EmbspaceError
-from embspace.live.certificate import Claim
+from embspace.live.findings import Claim
 from embspace.read.neurons import read_neurons, sharpest
 
 

@@ -5,24 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from embspace.live import checks
+from embspace.live import findings
 from embspace.live.certificate import certify
 from embspace.read.reader import load
 
 from .zoo import ZOO
 
-POST_NORM = {checks.READING, checks.FINAL}
+POST_NORM = {findings.READING, findings.FINAL}
 NOT_APPLICABLE = {
     "opt 350m": POST_NORM,
-    "opt without final norm": {checks.FINAL},
-    "olmo2": {checks.READING},
-    "olmo3": {checks.READING},
-    "modernbert": {checks.FINAL},
-    "mpt": {checks.QKV},
-    "mpt scaled": {checks.QKV},
+    "opt without final norm": {findings.FINAL},
+    "olmo2": {findings.READING},
+    "olmo3": {findings.READING},
+    "modernbert": {findings.FINAL},
+    "mpt": {findings.QKV},
+    "mpt scaled": {findings.QKV},
 } | {name: POST_NORM for name in ZOO if ("bert" in name or name in ("mpnet", "albert"))}
 NOT_APPLICABLE |= {name: POST_NORM for name in ZOO if name.startswith(("albert", "electra"))}
-NOT_APPLICABLE["modernbert"] = {checks.FINAL}
+NOT_APPLICABLE["modernbert"] = {findings.FINAL}
 
 
 @pytest.mark.parametrize("name", ZOO)
@@ -45,7 +45,7 @@ def test_every_claim_holds_in_every_block(saved, name: str):
 def test_the_first_block_alone_can_be_certified(saved, name: str):
     certificate = certify(load(saved(name)), layers="first")
     assert certificate.layers == (0,) and certificate.passed
-    assert {claim.what for claim in certificate.claims} == set(checks.ROWS)
+    assert {claim.what for claim in certificate.claims} == set(findings.ROWS)
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma3", "mixtral"])
@@ -73,5 +73,5 @@ def test_a_checkpoint_without_a_head_says_that_its_logits_were_not_compared(tmp_
     zoo("bert").bert.save_pretrained(tmp_path)
     certificate = certify(load(tmp_path))
     assert certificate.passed
-    logits = next(c for c in certificate.claims if c.what == checks.LOGITS)
+    logits = next(c for c in certificate.claims if c.what == findings.LOGITS)
     assert logits.error is None and "no prediction head" in logits.note

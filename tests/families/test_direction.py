@@ -10,8 +10,8 @@ import torch
 import transformers as hf
 
 from embspace.errors import CertificateError
-from embspace.live import checks
-from embspace.live import plain_pass as plain
+from embspace.live import direction as plain
+from embspace.live import findings
 from embspace.live.certificate import certify, require
 from embspace.live.record import Tape
 from embspace.live.running import run
@@ -49,7 +49,7 @@ def test_a_changed_last_token_moves_earlier_states_of_encoders_alone(saved, name
     ids = torch.arange(14).reshape(2, 7) + 20
     other = ids.clone()
     other[:, -1] = 50
-    pairs = zip(plain.states(running, ids), plain.states(running, other), strict=True)
+    pairs = zip(plain.block_outputs(running, ids), plain.block_outputs(running, other), strict=True)
     moved = max(float((a - b)[:, :-1].abs().max()) for a, b in pairs)
     assert (moved > 0.01) == (name in BIDIRECTIONAL)
     assert model.family.causal == (name not in BIDIRECTIONAL)
@@ -62,7 +62,7 @@ def test_eurobert_is_read_as_the_masked_encoder_that_it_is(save):
     assert not model.family.causal and model.has_head
     certificate = certify(model)
     assert certificate.passed
-    logits = next(c for c in certificate.claims if c.what == checks.LOGITS)
+    logits = next(c for c in certificate.claims if c.what == findings.LOGITS)
     assert logits.error is not None and logits.error < 1e-5
 
 
@@ -106,7 +106,7 @@ def test_what_is_recorded_is_what_the_model_computes_unwatched(saved, name: str)
     ids = torch.arange(20).reshape(2, 10) + 20
     recorded: list[torch.Tensor] = []
     Tape(running, lambda record: recorded.append(record.state_out)).forward(ids)
-    for ours, true in zip(recorded, plain.states(running, ids), strict=True):
+    for ours, true in zip(recorded, plain.block_outputs(running, ids), strict=True):
         assert float((ours - true).abs().max() / true.abs().max()) < 1e-5
 
 
@@ -114,5 +114,5 @@ def test_a_recorder_that_changes_what_it_records_fails_the_certificate(saved, mo
     """Falcon's own plain code adds the position bias of its mask a second time: off by .037."""
     monkeypatch.setattr("embspace.live.record._without_alibi", lambda module, args, kwargs: None)
     (failure,) = certify(load(saved("falcon alibi"))).failures
-    assert failure.what == checks.RECORDED
+    assert failure.what == findings.RECORDED
     assert failure.error is not None and failure.error > 0.01

@@ -9,10 +9,10 @@ import torch
 import transformers as hf
 
 from embspace.errors import ModelError
-from embspace.live import checks
+from embspace.live import findings
 from embspace.live import rebuilt as replay
 from embspace.live.certificate import certify
-from embspace.live.plain_pass import states
+from embspace.live.direction import block_outputs
 from embspace.live.running import run
 from embspace.read.reader import load
 from embspace.text.passages import Encoder
@@ -75,9 +75,9 @@ def test_probabilities_are_those_of_the_models_own_head(made, name: str):
     with torch.no_grad():
         true = live(input_ids=ids).logits.softmax(-1)
     model = load(folder)
-    last = states(run(model), ids)[-1]
+    last = block_outputs(run(model), ids)[-1]
     assert torch.allclose(replay.logits(model, last).softmax(-1), true, atol=1e-5)
-    logits = next(claim for claim in certify(model).claims if claim.what == checks.LOGITS)
+    logits = next(claim for claim in certify(model).claims if claim.what == findings.LOGITS)
     assert logits.error is not None and logits.passed
 
 
@@ -92,7 +92,7 @@ def test_a_head_that_cannot_be_run_is_not_used_and_said_to_be_unproved(made, mon
 def test_a_known_models_head_without_a_class_to_prove_it_fails_the_certificate(saved, monkeypatch):
     monkeypatch.setattr("embspace.live.running.HEADED", {True: (), False: ()})
     (failure,) = certify(load(saved("llama"))).failures
-    assert failure.what == checks.LOGITS and "no class with a prediction head" in failure.note
+    assert failure.what == findings.LOGITS and "no class with a prediction head" in failure.note
 
 
 def test_paligemma_is_read_whose_positions_start_at_one_and_whose_texts_are_refused(tmp_path):

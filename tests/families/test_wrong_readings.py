@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from embspace.errors import CertificateError
-from embspace.live import checks
+from embspace.live import findings
 from embspace.live import rebuilt as replay
 from embspace.live.certificate import certify, require
 from embspace.read.reader import load
@@ -26,100 +26,100 @@ WRONG_ENTRIES: dict[str, tuple[str, dict[str, Any], set[str]]] = {
     "slabs where NeoX keeps heads together": (
         "gpt-neox",
         {"fused": "slabs"},
-        {checks.QKV, checks.PATTERN, checks.ATTENTION},
+        {findings.QKV, findings.PATTERN, findings.ATTENTION},
     ),
     "slabs where BLOOM keeps heads together": (
         "bloom",
         {"fused": "slabs"},
-        {checks.QKV, checks.PATTERN, checks.ATTENTION},
+        {findings.QKV, findings.PATTERN, findings.ATTENTION},
     ),
     "slabs where Falcon keeps groups together": (
         "falcon per group",
         {"fused": "slabs"},
-        {checks.QKV, checks.PATTERN, checks.ATTENTION},
+        {findings.QKV, findings.PATTERN, findings.ATTENTION},
     ),
     "groups where GPT-2 has slabs": (
         "gpt2",
         {"fused": "groups"},
-        {checks.QKV, checks.PATTERN, checks.ATTENTION},
+        {findings.QKV, findings.PATTERN, findings.ATTENTION},
     ),
     "scores divided where GPT-Neo does not": (
         "gpt-neo",
         {"scores_unscaled": False},
-        {checks.PATTERN},
+        {findings.PATTERN},
     ),
     "halves turned where GPT-J turns neighbours": (
         "gpt-j",
         {"interleaved": False},
-        {checks.QKV, checks.PATTERN},
+        {findings.QKV, findings.PATTERN},
     ),
-    "another rotary base": ("gpt-j", {"fixed_base": 9000.0}, {checks.QKV, checks.PATTERN}),
-    "rotation left out": ("llama", {"positions": "learned"}, {checks.QKV, checks.PATTERN}),
+    "another rotary base": ("gpt-j", {"fixed_base": 9000.0}, {findings.QKV, findings.PATTERN}),
+    "rotation left out": ("llama", {"positions": "learned"}, {findings.QKV, findings.PATTERN}),
     "query and key norms left out": (
         "qwen3",
         {"q_norm": None, "k_norm": None},
-        {checks.QKV, checks.PATTERN},
+        {findings.QKV, findings.PATTERN},
     ),
     "Gemma's gain read without the 1": (
         "gemma",
         {"gain_offset": 0.0},
-        {checks.READING, checks.FINAL, checks.LOGITS},
+        {findings.READING, findings.FINAL, findings.LOGITS},
     ),
     "LayerNorm where the model has RMSNorm": (
         "llama",
         {"norm": "layer"},
-        {checks.READING, checks.FINAL, checks.LOGITS},
+        {findings.READING, findings.FINAL, findings.LOGITS},
     ),
     "post-norms left out": (
         "gemma2",
         {"attn_post": None, "ff_post": None},
-        {checks.RESIDUAL, checks.READING},  # the next norm then reads another stream
+        {findings.RESIDUAL, findings.READING},  # the next norm then reads another stream
     ),
-    "embedding not scaled": ("gemma2", {"embedding_scaled": False}, {checks.EMBEDDING}),
-    "score cap left out": ("gemma2", {"caps_scores": False}, {checks.PATTERN}),
+    "embedding not scaled": ("gemma2", {"embedding_scaled": False}, {findings.EMBEDDING}),
+    "score cap left out": ("gemma2", {"caps_scores": False}, {findings.PATTERN}),
     "another norm for the feed-forward keys": (
         "gpt-neox sequential",
         {"ff_norm": "input_layernorm"},
-        {checks.READING},
+        {findings.READING},
     ),
     "the exact GELU for BLOOM's approximation": (
         "bloom",
         {"activation": "gelu"},
         {checks.FEED_FORWARD},
     ),
-    "head bias left out": ("phi", {"head_bias": "none"}, {checks.LOGITS, checks.FINAL}),
-    "head transform left out": ("distilbert", {"transform": None}, {checks.LOGITS}),
+    "head bias left out": ("phi", {"head_bias": "none"}, {findings.LOGITS, findings.FINAL}),
+    "head transform left out": ("distilbert", {"transform": None}, {findings.LOGITS}),
     "a norm of attention that no block calls": (
         "llama",
         {"attn_norm": "no_such"},
-        {checks.READING},
+        {findings.READING},
     ),
     "a norm of the feed-forward layer that no block calls": (
         "gpt2",
         {"ff_norm": "no_such"},
-        {checks.READING},
+        {findings.READING},
     ),
-    "a norm before attention left out": ("llama", {"attn_norm": None}, {checks.READING}),
+    "a norm before attention left out": ("llama", {"attn_norm": None}, {findings.READING}),
     "a norm before the feed-forward layer left out": (
         "opt",
         {"ff_norm": None},
-        {checks.READING},
+        {findings.READING},
     ),
     "a final norm that the model has not": (
         "llama",
         {"final_norm": "no_such"},
-        {checks.FINAL, checks.LOGITS},
+        {findings.FINAL, findings.LOGITS},
     ),
-    "a final norm left out": ("gpt-neox", {"final_norm": None}, {checks.LOGITS}),
+    "a final norm left out": ("gpt-neox", {"final_norm": None}, {findings.LOGITS}),
     "a masked model where the blocks look one way": (
         "gpt2",
         {"causal": False},
-        {checks.DIRECTION, checks.LOGITS},
+        {findings.DIRECTION, findings.LOGITS},
     ),
     "a decoder where the blocks look both ways": (
         "bert",
         {"causal": True},
-        {checks.DIRECTION},
+        {findings.DIRECTION},
     ),
     "halves where gpt-oss alternates gate and up": (
         "gpt-oss",
@@ -157,50 +157,50 @@ CHANGES: dict[str, tuple[str, Any, str, Any, set[str]]] = {
         Attention,
         "kv_head",
         _tiled,
-        {checks.PATTERN, checks.ATTENTION},
+        {findings.PATTERN, findings.ATTENTION},
     ),
-    "W_O transposed": ("gpt2", Attention, "W_O", property(_transposed), {checks.ATTENTION}),
+    "W_O transposed": ("gpt2", Attention, "W_O", property(_transposed), {findings.ATTENTION}),
     "logit cap left out": (
         "gemma2",
         scales,
         "logit_cap",
         lambda model: None,
-        {checks.LOGITS, checks.FINAL},
+        {findings.LOGITS, findings.FINAL},
     ),
     "logit scale left out": (
         "granite",
         scales,
         "logit_scale",
         lambda model: 1.0,
-        {checks.LOGITS, checks.FINAL},
+        {findings.LOGITS, findings.FINAL},
     ),
     "residual multiplier left out": (
         "granite",
         scales,
         "residual_scale",
         lambda model: 1.0,
-        {checks.RESIDUAL, checks.READING},
+        {findings.RESIDUAL, findings.READING},
     ),
     "score scale of 1 / √d_h": (
         "granite",
         scales,
         "score_scale",
         lambda model, layer: model.d_head**-0.5,
-        {checks.QKV, checks.PATTERN},
+        {findings.QKV, findings.PATTERN},
     ),
     "layer index left out of the scale": (
         "gpt2 scaled by layer",
         scales,
         "score_scale",
         lambda model, layer: model.d_head**-0.5,
-        {checks.QKV, checks.PATTERN},
+        {findings.QKV, findings.PATTERN},
     ),
     "output bias left out": (
         "gpt2",
         Attention,
         "b_O",
         property(lambda attention: None),
-        {checks.ATTENTION},
+        {findings.ATTENTION},
     ),
     "shared expert left out": (
         "qwen2-moe",
@@ -214,7 +214,7 @@ CHANGES: dict[str, tuple[str, Any, str, Any, set[str]]] = {
         Model,
         "final_gain",
         lambda model: None,
-        {checks.LOGITS, checks.FINAL},
+        {findings.LOGITS, findings.FINAL},
     ),
 }
 

@@ -1,6 +1,7 @@
 """How a certificate looks: one row a claim, and whether it holds."""
 
-from ...live.certificate import Certificate, Claim
+from ...live.certificate import Certificate
+from ...live.findings import Claim
 from ..report import Report, Table, number, report, text
 from ..wording import joined, model_name, origin
 

@@ -11,15 +11,13 @@ from torch import Tensor
 from ..errors import EmbspaceError, ModelError
 from ..messages import first_line
 from ..weights.family import Family
-from .ledger import Ledger, ratio
+from .findings import DIRECTION, RECORDED, Findings, relative_error
 from .running import Running
 
-RECORDED = "recorded states"
-DIRECTION = "direction"
 STILL = 2e-5  # of the largest value: states that move by less do so by rounding
 
 
-def states(running: Running, ids: Int[Tensor, "B T"]) -> list[Float[Tensor, "B T d"]]:
+def block_outputs(running: Running, ids: Int[Tensor, "B T"]) -> list[Float[Tensor, "B T d"]]:
     """What each block hands on, in the order they run. Raises ModelError where the model fails."""
     found: list[Tensor] = []
 
@@ -41,24 +39,26 @@ def states(running: Running, ids: Int[Tensor, "B T"]) -> list[Float[Tensor, "B T
     return found
 
 
-def check(running: Running, ids: Tensor, recorded: Sequence[Tensor], ledger: Ledger) -> None:
+def check_direction(
+    running: Running, ids: Tensor, recorded: Sequence[Tensor], findings: Findings
+) -> None:
     """The recorder changes nothing that it records; text flows the way the reading says."""
-    plain = states(running, ids)
+    plain = block_outputs(running, ids)
     endless = [layer for layer, state in enumerate(plain) if not bool(state.isfinite().all())]
     if endless:
-        return ledger.fail(DIRECTION, None, f"block {endless[0]} hands on NaN or infinity")
+        return findings.fail(DIRECTION, None, f"block {endless[0]} hands on NaN or infinity")
     for layer, (ours, true) in enumerate(zip(recorded, plain, strict=True)):
-        ledger.compare(RECORDED, layer, ours, true)
+        findings.compare(RECORDED, layer, ours, true)
     other = _last_changed(ids)
     if other is None or ids.shape[1] < 2:
-        return ledger.skip(DIRECTION, "the texts leave no token to change")
-    changed = states(running, other)
+        return findings.skip(DIRECTION, "the texts leave no token to change")
+    changed = block_outputs(running, other)
     pairs = zip(changed, plain, strict=True)
-    moved = [ratio(new[:, :-1] - old[:, :-1], old) for new, old in pairs]
-    _direction(running.model.family, moved, ledger)
+    moved = [relative_error(new[:, :-1] - old[:, :-1], old) for new, old in pairs]
+    _direction(running.model.family, moved, findings)
 
 
-def _direction(family: Family, moved: Sequence[float], ledger: Ledger) -> None:
+def _direction(family: Family, moved: Sequence[float], findings: Findings) -> None:
     most, one_way = max(moved), family.causal and not family.both_ways
     layer = moved.index(most)
     if one_way and not most <= STILL:
@@ -66,11 +66,11 @@ def _direction(family: Family, moved: Sequence[float], ledger: Ledger) -> None:
             f"read as a causal decoder, but earlier states move by {most:.2g} of the largest "
             "value when the last token changes"
         )
-        return ledger.fail(DIRECTION, layer, reason, most)
+        return findings.fail(DIRECTION, layer, reason, most)
     if not one_way and most <= STILL:
         reason = "read as bidirectional, but no earlier state moves when the last token changes"
-        return ledger.fail(DIRECTION, layer, reason)
-    ledger.fail_by(DIRECTION, layer, most if one_way else 0.0)
+        return findings.fail(DIRECTION, layer, reason)
+    findings.note(DIRECTION, layer, most if one_way else 0.0)
 
 
 def _last_changed(ids: Tensor) -> Tensor | None:
