@@ -8,7 +8,7 @@ from torch import Tensor
 from ..weights import scales
 from ..weights.layout import spell
 from ..weights.model import Model, Part, fold
-from ..weights.norms import apply_norm, epsilon, shift_of, standardise
+from ..weights.norms import epsilon, norm_at, shift_of, standardise
 from . import rebuilt
 from .direction import check_direction
 from .findings import (
@@ -238,9 +238,7 @@ class Checker:
     def _added(self, layer: int, names: str | None, x: Tensor) -> Tensor:
         """A post-norm block's norm of a sum."""
         model = self.model
-        path = spell(names, model.layout.block(layer), model.checkpoint)
-        gain, shift = (model.optional(f"{path}.{end}") for end in ("weight", "bias"))
-        return apply_norm(model, x, gain, shift)
+        return norm_at(model, spell(names, model.layout.block(layer), model.checkpoint), x)
 
     # both ends ---------------------------------------------------------------------------
     @check_of(EMBEDDING)

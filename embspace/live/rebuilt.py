@@ -10,7 +10,7 @@ from ..weights import scales
 from ..weights.feed_forward import FeedForward, activation, activation_function, activation_name
 from ..weights.layout import spell
 from ..weights.model import Model
-from ..weights.norms import apply_norm, norm_heads
+from ..weights.norms import apply_norm, norm_at, norm_heads
 from ..weights.rotary import rotate
 
 ROWS = 16384  # rows of a table that are taken at a time
@@ -176,5 +176,4 @@ def _transformed(model: Model, x: Tensor) -> Tensor:
     x = x @ weight.T if bias is None else x @ weight.T + bias
     name = transform.activation or activation_name(model.config)
     x = activation_function(name)(x)
-    gain, shift = (model.optional(f"{transform.norm}.{end}") for end in ("weight", "bias"))
-    return apply_norm(model, x, gain, shift)
+    return norm_at(model, transform.norm, x)

@@ -10,7 +10,7 @@ from ..errors import ModelError
 from ..live import rebuilt as replay
 from ..live.capture import Part, States
 from ..weights.layout import spell
-from ..weights.norms import apply_norm, shift_of
+from ..weights.norms import norm_at
 from .maps import Maps
 
 if TYPE_CHECKING:
@@ -58,8 +58,7 @@ def added(
     if model.family.ff_add is None:
         return x
     path = spell(model.family.ff_add, model.layout.block(layer), model.checkpoint)
-    gain = model.optional(f"{path}.weight") if path else None
-    return apply_norm(model, x, gain, shift_of(model, layer, model.family.ff_add))
+    return norm_at(model, path, x)
 
 
 def _source(model: "Model") -> Part:
@@ -76,8 +75,12 @@ def _source(model: "Model") -> Part:
             f"{model.name} lacks {block}{family.ff_norm}.weight, a norm of its blocks."
         )
     if before == meets if stored else family.ff_norm == family.attn_norm:
-        raise ModelError(
-            f"{model.name} computes attention and feed-forward side by side, so there is no state "
-            "between them to decode."
-        )
+        raise _parallel(model)
     return "ff_norm"
+
+
+def _parallel(model: "Model") -> ModelError:
+    return ModelError(
+        f"{model.name} computes attention and feed-forward side by side, so there is no state "
+        "between them to decode."
+    )

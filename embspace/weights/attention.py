@@ -38,7 +38,6 @@ class Attention:
         """Output matrices of all heads."""
         sizes = self.model.layout
         weight, _ = self.model.linear(self._block + self.model.family.o)
-        self._expect(weight, (sizes.d, sizes.n_heads * sizes.d_head), self.model.family.o)
         return weight.T.reshape(sizes.n_heads, sizes.d_head, sizes.d)
 
     @property
@@ -64,24 +63,11 @@ class Attention:
     def _rows(self, which: Literal["q", "k", "v"]) -> tuple[Tensor, Tensor | None]:
         """Rows (heads · d_h, d) of one projection and their biases."""
         family, sizes = self.model.family, self.model.layout
-        n = (sizes.n_heads if which == "q" else sizes.n_kv_heads) * sizes.d_head
         if not family.qkv:
-            name = getattr(family, which)
-            weight, bias = self.model.linear(self._block + name)
-            self._expect(weight, (n, sizes.d), name)
-            return weight, bias
+            return self.model.linear(self._block + getattr(family, which))
         weight, bias = self.model.linear(self._block + family.qkv)
-        total = (sizes.n_heads + 2 * sizes.n_kv_heads) * sizes.d_head
-        self._expect(weight, (total, sizes.d), family.qkv)
         split = split_slabs if family.fused == "slabs" else split_groups
         return split(weight, which, sizes), None if bias is None else split(bias, which, sizes)
-
-    def _expect(self, weight: Tensor, shape: tuple[int, int], name: str) -> None:
-        if tuple(weight.shape) != shape:
-            raise ModelError(
-                f"layer {self.layer}: {name} is {tuple(weight.shape)}, expected {shape} (out, in) "
-                f"from the config's heads and widths."
-            )
 
 
 def split_slabs(rows: Tensor, which: str, sizes: Layout) -> Tensor:

@@ -48,6 +48,12 @@ def apply_norm(
     return out if shift is None else out + shift
 
 
+def norm_at(model: Weights, path: str | None, x: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
+    """The norm whose gain and shift lie at a module path; None is a norm without either."""
+    gain, shift = (model.optional(path and f"{path}.{end}") for end in ("weight", "bias"))
+    return apply_norm(model, x, None if gain is None else gain + model.family.gain_offset, shift)
+
+
 def norm_heads(
     model: Weights, layer: int, which: Literal["q", "k"], x: Float[Tensor, "... heads d_h"]
 ) -> Float[Tensor, "... heads d_h"]:

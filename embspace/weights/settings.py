@@ -102,5 +102,5 @@ def beside(folder: Path) -> str:
 
 
 def model_key(model: Weights) -> str:
-    """What is measured of a model is valid for: its weights, and the small files beside them."""
+    """The key of a cached measurement: the weights, and the small files beside them."""
     return f"{model.checkpoint.fingerprint}-{beside(model.folder)}"

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -66,8 +66,7 @@ class Checkpoint:
     def tensor(self, name: str) -> Tensor:
         """The stored tensor, memory-mapped, in its stored dtype. Raises ModelError when packed."""
         self._require(name)
-        shard, stored = self._where[name]
-        tensor = self._shard(shard).tensor(stored)
+        tensor = self._stored(name)
         if tensor.dtype not in FLOATS:
             kind = str(tensor.dtype).removeprefix("torch.")
             raise ModelError(
@@ -76,13 +75,12 @@ class Checkpoint:
             )
         if name not in self._read:
             self._read.add(name)
-            self.bytes_read[shard] += tensor.numel() * tensor.element_size()
+            self.bytes_read[self._where[name][0]] += tensor.numel() * tensor.element_size()
         return tensor
 
     def same(self, one: str, other: str) -> bool:
         """Whether two tensors are equal to the bit."""
-        places = (self._where[name] for name in (one, other))
-        a, b = (self._shard(shard).tensor(stored) for shard, stored in places)
+        a, b = self._stored(one), self._stored(other)
         return a.dtype == b.dtype and torch.equal(a, b)
 
     def refuse_packed(self, name: str) -> None:
@@ -93,12 +91,19 @@ class Checkpoint:
 
     def not_finite(self) -> str | None:
         """The first tensor, by name, that holds NaN or infinity; reads them all."""
-        for name in sorted(self._where):
-            shard, stored = self._where[name]
-            tensor = self._shard(shard).tensor(stored)
+        for name, tensor in self._every():
             if tensor.dtype in FLOATS and not bool(tensor.isfinite().all()):
                 return name
         return None
+
+    def _every(self) -> Iterator[tuple[str, Tensor]]:
+        """All tensors as stored, sorted by name."""
+        for name in sorted(self._where):
+            yield name, self._stored(name)
+
+    def _stored(self, name: str) -> Tensor:
+        shard, stored = self._where[name]
+        return self._shard(shard).tensor(stored)
 
     def unread(self) -> dict[str, Tensor]:
         """Stand-ins by the names that the files hold: of the right shapes, and without values."""
@@ -118,9 +123,7 @@ class Checkpoint:
         that was changed by hand may lie between the pages: see `contents`.
         """
         digest = hashlib.sha256()
-        for name in sorted(self._where):
-            shard, stored = self._where[name]
-            tensor = self._shard(shard).tensor(stored)
+        for name, tensor in self._every():
             digest.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}".encode())
             digest.update(_pages(tensor))
         return digest.hexdigest()[:16]
@@ -132,9 +135,7 @@ class Checkpoint:
         Reads all weights: for what runs the model as well.
         """
         digest = hashlib.sha256()
-        for name in sorted(self._where):
-            shard, stored = self._where[name]
-            tensor = self._shard(shard).tensor(stored)
+        for name, tensor in self._every():
             digest.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}".encode())
             digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
         return digest.hexdigest()[:16]

@@ -21,7 +21,7 @@ WRONG_ENTRIES: dict[str, tuple[str, dict[str, Any], set[str]]] = {
     "gate and up swapped": (
         "llama",
         {"gate": "mlp.up_proj", "up": "mlp.gate_proj"},
-        {checks.FEED_FORWARD},
+        {findings.FEED_FORWARD},
     ),
     "slabs where NeoX keeps heads together": (
         "gpt-neox",
@@ -85,7 +85,7 @@ WRONG_ENTRIES: dict[str, tuple[str, dict[str, Any], set[str]]] = {
     "the exact GELU for BLOOM's approximation": (
         "bloom",
         {"activation": "gelu"},
-        {checks.FEED_FORWARD},
+        {findings.FEED_FORWARD},
     ),
     "head bias left out": ("phi", {"head_bias": "none"}, {findings.LOGITS, findings.FINAL}),
     "head transform left out": ("distilbert", {"transform": None}, {findings.LOGITS}),
@@ -124,7 +124,7 @@ WRONG_ENTRIES: dict[str, tuple[str, dict[str, Any], set[str]]] = {
     "halves where gpt-oss alternates gate and up": (
         "gpt-oss",
         {"activation": "silu"},
-        {checks.FEED_FORWARD},
+        {findings.FEED_FORWARD},
     ),
 }
 
@@ -207,7 +207,7 @@ CHANGES: dict[str, tuple[str, Any, str, Any, set[str]]] = {
         replay,
         "shared",
         lambda model, layer, x: torch.zeros_like(x),
-        {checks.FEED_FORWARD},
+        {findings.FEED_FORWARD},
     ),
     "final gain left out": (
         "olmo2",
@@ -249,7 +249,7 @@ def test_one_wrong_weight_of_one_expert_fails(saved, monkeypatch):
     monkeypatch.setattr(Model, "feed_forward", spoiled)
     certificate = certify(model)
     (row,) = certificate.failures
-    assert (row.what, row.layer) == (checks.FEED_FORWARD, 2)
+    assert (row.what, row.layer) == (findings.FEED_FORWARD, 2)
 
 
 def test_require_names_the_failing_claim_and_remembers_only_success(saved, monkeypatch, tmp_path):
