@@ -81,7 +81,7 @@ def test_an_absent_norm_weight_is_an_error_and_no_gain_of_one(changed, first):
 def test_what_a_later_block_lacks_is_found_without_a_forward_pass(changed, name, monkeypatch):
     lost = {"gpt2": "transformer.h.2.ln_1.weight", "llama": "model.layers.2.input_layernorm.weight"}
     folder = changed(name, lambda key: None if key == lost[name] else key)
-    monkeypatch.setattr("embspace.live.certificate.certify", lambda *a, **k: pytest.fail("ran"))
+    monkeypatch.setattr("embspace.live.certificate.check", lambda *a, **k: pytest.fail("ran"))
     with pytest.raises(ModelError, match=f"lacks {re.escape(lost[name])}"):
         load(folder).require_proof()
 
@@ -125,7 +125,7 @@ def test_a_proof_is_kept_and_taken_without_the_live_model(saved, nothing_kept, m
     load(saved("llama")).weight("model.norm.weight")
     assert len(list(nothing_kept.rglob("*.json"))) == 1
     monkeypatch.setattr("embspace.live.certificate.require_whole", lambda m: pytest.fail("looked"))
-    monkeypatch.setattr("embspace.live.certificate.certify", lambda *a, **k: pytest.fail("ran"))
+    monkeypatch.setattr("embspace.live.certificate.check", lambda *a, **k: pytest.fail("ran"))
     load(saved("llama")).weight("model.norm.weight")
 
 

@@ -261,9 +261,7 @@ def test_require_names_the_failing_claim_and_remembers_only_success(saved, monke
     assert not list(tmp_path.rglob("*.json"))
     require(load(folder))
     (remembered,) = tmp_path.rglob("*.json")
-    monkeypatch.setattr(
-        "embspace.live.certificate.certify", lambda *a, **k: pytest.fail("measured")
-    )
+    monkeypatch.setattr("embspace.live.certificate.check", lambda *a, **k: pytest.fail("measured"))
     require(load(folder))
     remembered.write_text("{damaged")
     with pytest.raises(pytest.fail.Exception):
