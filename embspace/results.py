@@ -108,6 +108,23 @@ class ListResult(Result):
         return [part.to_dict() for part in self]
 
 
+@dataclass(frozen=True)
+class SeveralResults(ListResult):
+    """Like results, shown one below the other; their rows are one table."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of all, in order."""
+        return [row for result in self for row in result.rows()]
+
+    def __rich__(self) -> Any:
+        from rich.console import Group
+
+        return Group(*(result.__rich__() for result in self))
+
+    def _repr_html_(self) -> str:
+        return "\n".join(result._repr_html_() for result in self)
+
+
 def plain(value: Any) -> Any:
     """A value as JSON has it: records as dicts, sequences as lists, keys as text."""
     if hasattr(value, "to_dict"):

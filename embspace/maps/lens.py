@@ -20,7 +20,7 @@ from ..weights.run_settings import AS_USUAL
 from .decoding import Head
 from .inside_block import inside as stream_inside
 from .inside_block import parts_inside, passed_on
-from .lens_grid import INSIDE, Grid, Lens, Place
+from .lens_grid import INSIDE, Grid, Lens, Lenses, Place
 from .lens_rows import Reading, read
 from .maps import Maps
 from .named import Asked, named_maps
@@ -37,7 +37,7 @@ POLICY = "over the tokens that the tokenizer names; padded rows of the head take
 
 def lens(
     model: "Model",
-    prompt: str | None = None,
+    prompt: str | Sequence[str] | None = None,
     maps: "Asked | Iterable[Asked]" = None,
     *,
     layers: Sequence[int] | None = None,
@@ -52,9 +52,10 @@ def lens(
     rows: int | None = None,
     running: Running | None = None,
     progress: Progress | None = None,
-) -> Lens:
+) -> Lens | Lenses:
     """Decode every state of a prompt through the whole head: softmax(head(norm(x A (+ b)))).
 
+    prompt: one, or several (the model is loaded once); None: one of our own.
     maps: "id" (the logit lens, A = I), "mat", "affine", "ridge", "refined" (fitted now on `text`,
     or remembered), a file, Maps, or several; None: id, and mat where `text` is given or the model
     is a bundled sample. layers: states to show, of 0 … L
@@ -69,10 +70,13 @@ def lens(
     product a state. [DIN] §4
     Raises TextError, VocabularyError, MapsError, ModelError, EmbspaceError.
     """
-    work = _Lensing(model, k, track, special, layers, inside)
-    framed = work.encoded(prompt, goes_on=bool(generate))
-    needed = None if layers is None else work.mapped()
-    looking = {"layers": needed, "prompt": prompt, "rows": rows, "progress": progress}
+    prompts = [prompt] if prompt is None or isinstance(prompt, str) else list(prompt)
+    if not prompts:
+        raise TextError("no prompt was given: give one, or None for one of our own.")
+    works = [_Lensing(model, k, track, special, layers, inside) for _ in prompts]
+    framed = [w.encoded(p, goes_on=bool(generate)) for w, p in zip(works, prompts, strict=True)]
+    needed = None if layers is None else works[0].mapped()
+    looking = {"layers": needed, "prompts": prompts, "rows": rows, "progress": progress}
     lenses, notes = named_maps(model, maps, text, **looking)
     if inside and submodules is None and any(m is not None for m in lenses.values()):
         submodules, _ = fitted(model, text, parts="submodules", rows=rows, progress=progress)
@@ -85,13 +89,18 @@ def lens(
             f"the live model is {running.model.name}'s, not {model.name}'s: attach it to the "
             "model that is read."
         )
-    if generate:
-        ids, states = work.generated(running, framed, positive(generate, "generate"))
-    else:
-        ids, states = framed, work.captured(running, framed, positions)
-    grids, answers = work.grids(states, lenses, submodules)
-    notes = (*notes, *work.notes, *_other_dtype(model, running))
-    return work.result(ids, states, grids, answers, lenses, notes, generate, running)
+    found = []
+    for work, ids in zip(works, framed, strict=True):
+        if generate:
+            ids, states = work.generated(running, ids, positive(generate, "generate"))
+        else:
+            states = work.captured(running, ids, positions)
+        grids, answers = work.grids(states, lenses, submodules)
+        said = (*notes, *work.notes, *_other_dtype(model, running))
+        found.append(work.result(ids, states, grids, answers, lenses, said, generate, running))
+    return (
+        Lenses(tuple(found)) if len(found) > 1 or not isinstance(prompt, str | None) else found[0]
+    )
 
 
 def default_prompt(model: "Model") -> str:

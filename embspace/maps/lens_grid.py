@@ -7,7 +7,7 @@ from typing import Any
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..results import Result
+from ..results import Result, SeveralResults
 
 INSIDE = ".mid"  # 3.mid: inside block 3, after its attention and before its feed-forward
 
@@ -140,3 +140,15 @@ class Lens(Result):
             "tracked_p": grid.tracked_p.tolist(),
             "settled": list(grid.settled()),
         }
+
+
+@dataclass(frozen=True)
+class Lenses(SeveralResults):
+    """Several prompts through the same lenses, one `Lens` a prompt, in order."""
+
+    ITEMS = "lenses"
+    lenses: tuple[Lens, ...]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of all; `prompt` is a prompt's number, from 0."""
+        return [{"prompt": n} | row for n, lens in enumerate(self) for row in lens.rows()]

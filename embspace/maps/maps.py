@@ -50,6 +50,15 @@ class PairFit:
     cut: float | None
 
 
+class _About(dict[str, Any]):
+    """A record whose long lists (hashes of fitted lines) are printed by their length."""
+
+    def __repr__(self) -> str:
+        lists = {name: value for name, value in self.items() if isinstance(value, list)}
+        long = {name: f"<{len(v)} entries>" for name, v in lists.items() if len(v) > 9}
+        return dict.__repr__(dict(self) | long)
+
+
 @dataclass(frozen=True)
 class Maps(Result):
     """Linear maps between states of one model (or between the ends of its sub-modules).
@@ -63,6 +72,9 @@ class Maps(Result):
     about: dict[str, Any]
     pairs: tuple[PairFit, ...]
     tensors: Mapping[str, Tensor]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "about", _About(self.about))
 
     def __getitem__(self, pair: tuple[int | str, int | str]) -> Float[Tensor, "d d"]:
         """A of source → target. Raises MapsError where that pair was not fitted."""

@@ -36,7 +36,7 @@ def named_maps(
     text: AnyText | None = None,
     *,
     layers: Sequence[int] | None = None,
-    prompt: str | None = None,
+    prompts: Sequence[str | None] = (),
     rows: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[dict[str, Maps | None], tuple[str, ...]]:
@@ -44,8 +44,8 @@ def named_maps(
 
     asked: "id", a kind to fit, a file, Maps, or several of these; None means "id", and "mat" where
     there is a text to fit it on at once: a given one, or for a sample our own.
-    layers: the ones that are needed, for refining takes its time for each (all). prompt: what is
-    read through them; it is said where the text to fit holds it. rows: fit so many lines at most.
+    layers: the ones that are needed, for refining takes its time for each (all). prompts: what
+    is read through them; it is said where the text to fit holds one. rows: fit so many lines at most.
     Raises MapsError and what `fit` raises.
     """
     read: Text | None = None
@@ -67,7 +67,7 @@ def named_maps(
     fits = [maps for maps in found.values() if maps is not None]
     for maps in fits:
         notes += too_few(int(maps.about.get("rows") or maps.d), maps.d)
-    if read and prompt and any(prompt in line for line in read.lines):
+    if read and any(p in line for p in prompts if p for line in read.lines):
         notes.append(f"The prompt stands in {read.source}: maps may have been fitted on it.")
     if not found:
         raise MapsError(f"no lens was given: use id, {', '.join(FITTED)}, or a file of maps.")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..checking import index, positive
 from ..notation import Norm
-from ..results import ListResult, Record, Result
+from ..results import Record, Result, SeveralResults
 from ..weights.vocabulary import BLOCK, Token, VocabularySpace, filter_names
 from .circuits import HeadCircuit, root_mean_squares
 from .vectors import FeedForwardReading
@@ -99,8 +99,11 @@ class TokenReading(Result):
 
 
 @dataclass(frozen=True)
-class TokenReadings(ListResult):
-    """The readings of a word, one for each of its spellings that is one token, as a sequence."""
+class TokenReadings(SeveralResults):
+    """The readings of a word, one for each of its spellings that is one token.
+
+    `query` and `query_id` tell their rows apart.
+    """
 
     ITEMS = "readings"
     readings: tuple[TokenReading, ...]
@@ -108,18 +111,6 @@ class TokenReadings(ListResult):
     def to_dict(self) -> dict[str, Any]:
         """All readings under "tokens"."""
         return {"tokens": [reading.to_dict() for reading in self.readings]}
-
-    def rows(self) -> list[dict[str, Any]]:
-        """The rows of all readings; `query` and `query_id` tell them apart."""
-        return [row for reading in self.readings for row in reading.rows()]
-
-    def __rich__(self) -> Any:
-        from rich.console import Group
-
-        return Group(*(reading.__rich__() for reading in self.readings))
-
-    def _repr_html_(self) -> str:
-        return "\n".join(reading._repr_html_() for reading in self.readings)
 
 
 def read_token(

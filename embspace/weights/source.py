@@ -51,14 +51,11 @@ def find_source(name: str, revision: str | None = None) -> Source:
 
 def _shadowed(name: str) -> tuple[str, ...]:
     """A sentence where a folder here has the name of a sample or an alias."""
-    what = (
-        "bundled sample"
-        if bundled(name)
-        else f"alias of {ALIASES[name]}"
-        if name in ALIASES
-        else ""
-    )
-    if not what:
+    if bundled(name):
+        what = "bundled sample"
+    elif name in ALIASES:
+        what = f"alias of {ALIASES[name]}"
+    else:
         return ()
     return (f"{name} is the folder of that name here, not the {what}: write ./{name} to say so.",)
 

@@ -320,3 +320,15 @@ def test_ranks_count_from_one_in_what_is_written(tiny_gpt2):
     assert set(data["answer_rank"][-1]) == {1}  # the last layer is the answer
     assert data["tracked_rank"] == (grid.tracked_rank + 1).tolist()
     assert min(row["answer_rank"] for row in found.rows()) == 1
+
+
+def test_several_prompts_are_each_what_they_are_alone(tiny_gpt2):
+    model = embspace.load(str(tiny_gpt2))
+    prompts = ["The cats saw Paris", "dogs"]
+    found = embspace.lens(model, prompts, "id", k=3)
+    assert len(found) == 2
+    for prompt, one in zip(prompts, found, strict=True):
+        assert one.to_dict() == embspace.lens(model, prompt, "id", k=3).to_dict()
+    assert {row["prompt"] for row in found.rows()} == {0, 1}
+    with pytest.raises(TextError, match="no prompt"):
+        embspace.lens(model, [], "id")

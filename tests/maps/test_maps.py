@@ -228,3 +228,10 @@ def test_states_of_another_width_are_refused_in_one_sentence(tiny_gpt2, corpus):
     for shape in ((3, 7), (5,), ()):
         with pytest.raises(MapsError, match="states of width 32 are mapped"):
             maps.apply(torch.ones(shape), 0, 3)
+
+
+def test_a_record_prints_no_list_of_hashes(tiny_gpt2, corpus):
+    about = fit(load(tiny_gpt2), corpus).about
+    assert len(about["marks"]) == 90 and "<90 entries>" in repr(about)
+    assert about["marks"][0] not in repr(about)
+    assert about == dict(about)

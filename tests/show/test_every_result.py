@@ -16,7 +16,7 @@ from rich.console import Console
 
 import embspace
 from embspace import evidence
-from embspace.results import ListResult, Result
+from embspace.results import ListResult, Result, SeveralResults
 from embspace.show import LOOKS
 from embspace.show.report import TOPICS, report
 from embspace.text.text import Text
@@ -37,7 +37,7 @@ def every_result() -> Iterator[type[Result]]:
             if (
                 inspect.isclass(found)
                 and issubclass(found, Result)
-                and found not in (Result, ListResult)
+                and found not in (Result, ListResult, SeveralResults)
             ):
                 yield found
 
@@ -91,7 +91,7 @@ def lens_comparison(model: Any) -> Result:
     return compare_lenses(model, ["id", "mat"], TEXT)
 
 
-MANY = ("TokenReadings",)  # several results, shown one below the other
+MANY = ("TokenReadings", "Lenses")  # several results, shown one below the other
 # One builder a kind: (model, the same fine-tuned, labelled texts, an empty folder) -> result.
 BUILT: dict[str, Callable[..., Result]] = {
     "CircuitPairs": lambda m, *_: m.heads[0, 0].qk.top_pairs(5),
@@ -110,6 +110,7 @@ BUILT: dict[str, Callable[..., Result]] = {
     "Alternation": lambda m, *_: alternation(m),
     "Generation": lambda m, *_: generation(m),
     "Lens": lambda m, *_: embspace.lens(m, "The cats saw Paris", "id"),
+    "Lenses": lambda m, *_: embspace.lens(m, ["The cats", "Paris and Rome"], "id"),
     "LensComparison": lambda m, *_: lens_comparison(m),
     "Alignment": lambda m, *_: embspace.align(m, m),
     "StateAlignment": lambda m, *_: state_alignment(m),
