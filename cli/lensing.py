@@ -53,7 +53,7 @@ def look_at_prompt(
     elif seed and bundled(model.name) is not None:
         read = Text.read(Text.of(None, model), seed=seed)
     with Followed() as bar:
-        result = lens(
+        result: Any = lens(
             model,
             prompt,
             maps or None,

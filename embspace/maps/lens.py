@@ -98,9 +98,8 @@ def lens(
         grids, answers = work.grids(states, lenses, submodules)
         said = (*notes, *work.notes, *_other_dtype(model, running))
         found.append(work.result(ids, states, grids, answers, lenses, said, generate, running))
-    return (
-        Lenses(tuple(found)) if len(found) > 1 or not isinstance(prompt, str | None) else found[0]
-    )
+    alone = prompt is None or isinstance(prompt, str)
+    return found[0] if alone else Lenses(tuple(found))
 
 
 def default_prompt(model: "Model") -> str:

@@ -45,8 +45,8 @@ def named_maps(
     asked: "id", a kind to fit, a file, Maps, or several of these; None means "id", and "mat" where
     there is a text to fit it on at once: a given one, or for a sample our own.
     layers: the ones that are needed, for refining takes its time for each (all). prompts: what
-    is read through them; it is said where the text to fit holds one. rows: fit so many lines at most.
-    Raises MapsError and what `fit` raises.
+    is read through them; it is said where the text to fit holds one. rows: fit so many lines
+    at most. Raises MapsError and what `fit` raises.
     """
     read: Text | None = None
     found: dict[str, Maps | None] = {}
