@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from ..errors import EmbspaceError
 from ..results import Result
+from .wording import joined, model_name, origin
 
 Kind = Literal["token", "number", "text"]
 Tone = Literal["asks", "attended", "promoted", "key", "value", "good", "bad", "faint", "plain"]
@@ -162,6 +163,29 @@ class Report:
     maps: tuple[tuple[HeatMap, ...], ...] = ()
     grids: tuple[TokenGrid, ...] = ()
     lead: str = ""
+
+
+def of_model(
+    result: Any,
+    title: str,
+    about: Iterable[str],
+    tables: Iterable[Table],
+    notes: Iterable[str] = (),
+    **parts: Any,
+) -> Report:
+    """The report of a result of one model, which is named in the title, its weights below.
+
+    about: what stands below the title, with dots between; notes: what stands before the result's
+    own; parts: maps, grids and lead of a `Report`.
+    """
+    own = (*getattr(result, "notes", ()), *origin(result.provenance, result.settings))
+    return Report(
+        joined(model_name(result.provenance), title),
+        joined(*about),
+        tuple(tables),
+        (*notes, *own),
+        **parts,
+    )
 
 
 def numbers(values: Sequence[Any], digits: int = 4) -> list[str]:

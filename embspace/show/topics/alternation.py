@@ -5,8 +5,8 @@ from typing import Any
 
 from ...shorten.alternation import Alternation, ScheduleScore
 from ..figures import curve, drawn, legend, look
-from ..report import Report, Table, number, plot, report, text
-from ..wording import joined, model_name, origin, shown, span, written
+from ..report import Report, Table, number, of_model, plot, report, text
+from ..wording import shown, span, written
 
 MARKS = (
     "# runs, . is jumped over by the map between the states around it; all positions of a sequence "
@@ -25,17 +25,14 @@ NAMES = {
 @report.register
 def _(result: Alternation) -> Report:
     settings = result.settings
-    return Report(
-        joined(model_name(result.provenance), "blocks and jumps in alternation"),
-        joined(
-            f"Precision@1 on {settings['rows']} rows",
-            f"r² and search on {settings['rows_calibration']} others",
-            f"text {shown(settings['text'])}",
-            f"L = {result.n_layers}",
-        ),
-        tuple(_schedules(result, kind) for kind in _kinds(result)),
-        (MARKS, *result.notes, *origin(result.provenance, settings)),
+    about = (
+        f"Precision@1 on {settings['rows']} rows",
+        f"r² and search on {settings['rows_calibration']} others",
+        f"text {shown(settings['text'])}",
+        f"L = {result.n_layers}",
     )
+    tables = [_schedules(result, kind) for kind in _kinds(result)]
+    return of_model(result, "blocks and jumps in alternation", about, tables, (MARKS,))
 
 
 def _kinds(result: Alternation) -> list[str]:

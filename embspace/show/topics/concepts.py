@@ -4,8 +4,8 @@ from pathlib import Path
 
 from ...evidence.concepts import Concept
 from ..figures import COLOURS, DASHES, PANEL, drawn, legend, look
-from ..report import Report, Table, number, plot, report, text, token
-from ..wording import clipped, joined, model_name, origin, settings_line, shown
+from ..report import Report, Table, number, of_model, plot, report, text, token
+from ..wording import clipped, settings_line, shown
 
 MOSTLY_COMMON = 0.3  # cosine from which the mean of all tokens is worth a word
 
@@ -13,19 +13,15 @@ MOSTLY_COMMON = 0.3  # cosine from which the mean of all tokens is worth a word
 @report.register
 def _(result: Concept) -> Report:
     words = " ".join(map(shown, result.words))
-    about = joined(
+    about = (
         "cosine with the mean embedding of " + " ".join(result.tokens),
         f"p: random topics of as many words ({result.settings.get('draws')}) at least as near to "
         "this vector",
         "p best: to any vector of its part",
         settings_line(result.settings),
     )
-    return Report(
-        joined(model_name(result.provenance), f"vectors nearest to: {words}"),
-        about,
-        tuple(_nearest(result, part) for part in result.n_vectors),
-        _common(result) + origin(result.provenance),
-    )
+    tables = [_nearest(result, part) for part in result.n_vectors]
+    return of_model(result, f"vectors nearest to: {words}", about, tables, _common(result))
 
 
 def _common(result: Concept) -> tuple[str, ...]:

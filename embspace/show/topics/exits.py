@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from ...shorten.exit_result import ExitChoice, ExitGain, ExitPoint, Exits
 from ...shorten.generated import Generation
 from ..figures import COLOURS, curve, drawn, legend, whole_numbers
-from ..report import Report, Table, number, plot, report, text, token
-from ..wording import joined, model_name, origin, shown, span
+from ..report import Report, Table, number, of_model, plot, report, text, token
+from ..wording import shown, span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +26,7 @@ RULE = (
 def _(result: Exits) -> Report:
     settings = result.settings
     title = f"leaving early, {settings['target']:.0%} of answers kept"
-    about = joined(
+    about = (
         f"{settings['rows']} rows scored, {settings['rows_calibration']} to calibrate",
         f"text {shown(settings['text'])}",
         f"L = {result.n_layers} blocks, N = {settings['mean_length']:.1f}, the mean of t + 1",
@@ -34,13 +34,9 @@ def _(result: Exits) -> Report:
     )
     curves = (_sweep(result, name) for name in dict.fromkeys(p.map for p in result.points))
     gains = (_gain(gain, settings["target"]) for gain in result.gains)
-    return Report(
-        joined(model_name(result.provenance), title),
-        about,
-        (_chosen(result), _where_rows_leave(result), _front(result), *curves),
-        (*gains, RULE, *result.notes, *origin(result.provenance, settings)),
-        lead=answer_line(result),
-    )
+    tables = (_chosen(result), _where_rows_leave(result), _front(result), *curves)
+    lead = answer_line(result)
+    return of_model(result, title, about, tables, (*gains, RULE), lead=lead)
 
 
 def answer_line(result: Exits) -> str:
@@ -191,7 +187,7 @@ def _(result: Generation) -> Report:
     settings, measures = result.settings, result.measures
     rule = settings["rule"]
     at = f"λ {settings['at']:.3f}" if rule == "confidence" else f"{settings['at']} blocks"
-    about = joined(
+    about = (
         f"{result.blocks:.2f} of {result.n_layers} blocks a token",
         f"{result.agreement:.1%} of tokens as the full model after the same text",
         f"{result.same_text:.1%} before the first difference from its own text",
@@ -218,9 +214,5 @@ def _(result: Generation) -> Report:
         same = f"({one.n_same} of {len(one.ids)} new tokens the same)"
         rows = (("early exit", one.text), ("full model", one.full_text))
         tables.append(Table.of(rows, written, f"{shown(one.prompt)[:60]} {same}"))
-    return Report(
-        joined(model_name(result.provenance), f"{rule} exit at {at}, {settings['map']}"),
-        about,
-        tuple(tables),
-        (result.verdict, *origin(result.provenance, settings)),
-    )
+    title = f"{rule} exit at {at}, {settings['map']}"
+    return of_model(result, title, about, tables, (result.verdict,))

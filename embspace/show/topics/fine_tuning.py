@@ -7,8 +7,8 @@ from ...between.diff_result import Difference, MovedRow
 from ...between.finetune import FineTuning
 from ...between.task_words import WordScore
 from ..figures import COLOURS, drawn, legend
-from ..report import Report, Table, number, plot, report, text, token
-from ..wording import joined, model_name, origin, origins, shown, span, written
+from ..report import Report, Table, number, of_model, plot, report, text, token
+from ..wording import joined, model_name, origins, shown, span, written
 from .alignment import p_value
 from .stitching import percent
 
@@ -19,7 +19,7 @@ WIDTH = 0.38  # of a bar of the figure
 @report.register
 def _(result: FineTuning) -> Report:
     settings, data = result.settings, result.settings["data"]
-    about = joined(
+    about = (
         f"last {settings['blocks']} blocks and a head for {', '.join(map(shown, result.labels))}",
         f"{data['n_train']} texts, {data['n_validation']} to choose the epoch",
         f"rate {settings['rate']:g}",
@@ -37,12 +37,8 @@ def _(result: FineTuning) -> Report:
         f"texts, scored once); chance {result.chance:.1%}."
     )
     saved = f"Saved in {shown(result.folder)}."
-    return Report(
-        joined(model_name(result.provenance), f"fine-tuned on {shown(data['source'])}"),
-        about,
-        (Table.of(result.epochs, columns),),
-        (test, saved, *result.notes, *origin(result.provenance)),
-    )
+    title = f"fine-tuned on {shown(data['source'])}"
+    return of_model(result, title, about, [Table.of(result.epochs, columns)], (test, saved))
 
 
 @report.register

@@ -5,8 +5,7 @@ from pathlib import Path
 from ...evidence.inverse_check import InverseCheck
 from ...notation import INVERSES
 from ..figures import PANEL, drawn, legend, look, require_plot
-from ..report import Report, Table, number, plot, report, text
-from ..wording import joined, model_name, origin
+from ..report import Report, Table, number, of_model, plot, report, text
 
 INVERSE_NAMES = {"transpose": "E^T", "pinv": "E^+"}
 VECTOR_NAMES = {"normal": "normal vectors", "values": "FF values", "states": "hidden states"}
@@ -18,12 +17,8 @@ def _(result: InverseCheck) -> Report:
         "cosine between X X^T and keep_k(X E) keep_k(X E'^T)^T, which keeps the k entries of a "
         "row that are largest in absolute value; the last k is the whole vocabulary"
     )
-    return Report(
-        joined(model_name(result.provenance), "E^T against E^+ as the inverse of E"),
-        about,
-        tuple(_by_kept(result, name) for name in _vectors(result)),
-        result.notes + origin(result.provenance),
-    )
+    tables = [_by_kept(result, name) for name in _vectors(result)]
+    return of_model(result, "E^T against E^+ as the inverse of E", [about], tables)
 
 
 def _vectors(result: InverseCheck) -> list[str]:

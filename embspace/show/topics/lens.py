@@ -15,8 +15,8 @@ from ...maps.lens_grid import Grid, Lens
 from ..figures import MAP, drawn
 from ..heat_maps import SHADES
 from ..html import CSS, grid_table
-from ..report import Column, Report, Table, TokenGrid, plot, report, text, token
-from ..wording import clipped, joined, model_name, origin, shown
+from ..report import Column, Report, Table, TokenGrid, of_model, plot, report, text, token
+from ..wording import clipped, joined, model_name, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,15 +77,13 @@ for (const cell of document.querySelectorAll("td[data-grid]")) {
 
 @report.register
 def _(result: Lens) -> Report:
-    title = joined(model_name(result.provenance), _what(result))
-    notes = (*_settled_lines(result), *_tracked_lines(result), *result.notes)
-    notes = (*notes, *origin(result.provenance, result.settings))
+    title, notes = _what(result), (*_settled_lines(result), *_tracked_lines(result))
     if len(result.places) == 1:
-        return Report(title, _at(result), _tables(result), notes)
+        return of_model(result, title, [_at(result)], _tables(result), notes)
     about = "the most likely token of each layer, shaded by its probability; " + (
         "columns: input tokens" if result.settings.get("causal") else "columns: positions"
     )
-    return Report(title, about, (), notes, grids=token_grids(result))
+    return of_model(result, title, [about], (), notes, grids=token_grids(result))
 
 
 def token_grids(result: Lens) -> tuple[TokenGrid, ...]:

@@ -5,8 +5,8 @@ from typing import Any
 
 from ...maps.lens_comparison import METRICS, LensComparison
 from ..figures import curve, drawn, legend
-from ..report import Report, Table, number, plot, report, text
-from ..wording import hashed_text, joined, model_name, origin, span, written
+from ..report import Report, Table, number, of_model, plot, report, text
+from ..wording import hashed_text, span, written
 
 DROPS = {"precision@5": 2, "precision@10": 3}
 BY_LAYER = ("kl", "precision@1")
@@ -14,17 +14,13 @@ BY_LAYER = ("kl", "precision@1")
 
 @report.register
 def _(result: LensComparison) -> Report:
-    about = joined(
+    about = (
         f"{result.settings.get('rows')} positions of {hashed_text(result.settings)}",
         "means over layers, 95 % intervals over texts",
         "KL, cross-entropy and Surprisal in nats",
     )
-    return Report(
-        joined(model_name(result.provenance), "lenses on the same held-out positions"),
-        about,
-        (_means(result), *(_by_layer(result, metric) for metric in BY_LAYER)),
-        result.notes + origin(result.provenance, result.settings),
-    )
+    tables = (_means(result), *(_by_layer(result, metric) for metric in BY_LAYER))
+    return of_model(result, "lenses on the same held-out positions", about, tables)
 
 
 def _means(result: LensComparison) -> Table:

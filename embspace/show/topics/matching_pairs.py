@@ -4,26 +4,22 @@ from pathlib import Path
 
 from ...evidence.matching_pairs import LayerSimilarity, PairSimilarity
 from ..figures import panels_by_layer
-from ..report import Report, Table, number, plot, report, text
-from ..wording import ends, joined, model_name, origin, settings_line, span
+from ..report import Report, Table, number, of_model, plot, report, text
+from ..wording import ends, settings_line, span
 
 
 @report.register
 def _(result: PairSimilarity) -> Report:
     settings = result.settings
     k, sample = settings.get("k"), settings.get("sample")
-    about = joined(
+    about = (
         "mean with its 95 % interval",
         f"share of related pairs: signed Sim_{k} of at least {settings.get('related', 0):.2f}",
         "all pairs" if sample is None else f"{sample} pairs a layer at most",
         settings_line(settings),
     )
-    return Report(
-        joined(model_name(result.provenance), f"Sim_{k} of matching and of shuffled pairs"),
-        about,
-        tuple(_similar(kind, rows) for kind, rows in result.kinds().items()),
-        result.notes + origin(result.provenance),
-    )
+    tables = [_similar(kind, rows) for kind, rows in result.kinds().items()]
+    return of_model(result, f"Sim_{k} of matching and of shuffled pairs", about, tables)
 
 
 def _similar(kind: str, layers: tuple[LayerSimilarity, ...]) -> Table:

@@ -10,8 +10,8 @@ from ...read.neurons import NeuronTokens
 from ...read.related import RelatedPairs
 from ...read.token import HeadUse, NeuronUse, TokenReading
 from ...read.vectors import Token, VectorTokens
-from ..report import Column, Report, Table, Tone, number, report, text, token
-from ..wording import clipped, joined, model_name, origin, settings_line, shown
+from ..report import Column, Report, Table, Tone, number, of_model, report, text, token
+from ..wording import clipped, settings_line, shown
 
 TONES: dict[str, Tone] = {"asks": "asks", "attended to": "attended", "promoted": "promoted"}
 SHARED = 12  # shared tokens of a related pair that a table shows
@@ -19,9 +19,8 @@ SHARED = 12  # shared tokens of a related pair that a table shows
 
 @report.register
 def _(result: CircuitPairs) -> Report:
-    title = joined(model_name(result.provenance), f"layer {result.layer} head {result.head}")
-    about = joined(extreme(result.settings), settings_line(result.settings | {"distance": None}))
-    return Report(title, about, (_pairs(result),), result.notes + origin(result.provenance))
+    about = (extreme(result.settings), settings_line(result.settings | {"distance": None}))
+    return of_model(result, f"layer {result.layer} head {result.head}", about, [_pairs(result)])
 
 
 def _pairs(result: CircuitPairs) -> Table:
@@ -54,20 +53,16 @@ def extreme(settings: dict[str, Any]) -> str:
 
 @report.register
 def _(result: VectorTokens) -> Report:
-    title = joined(model_name(result.provenance), result.vector)
-    return _both_ends(title, {"": result}, result.settings, result.provenance)
+    return _both_ends(result, result.vector, {"": result})
 
 
 @report.register
 def _(result: NeuronTokens) -> Report:
-    name = f"layer {result.layer}{_expert(result.expert)} neuron {result.neuron}"
-    title = joined(model_name(result.provenance), name)
-    return _both_ends(title, result.vectors, result.settings, result.provenance)
+    title = f"layer {result.layer}{_expert(result.expert)} neuron {result.neuron}"
+    return _both_ends(result, title, result.vectors)
 
 
-def _both_ends(
-    title: str, vectors: dict[str, VectorTokens], settings: dict[str, Any], of: dict[str, Any]
-) -> Report:
+def _both_ends(result: Any, title: str, vectors: dict[str, VectorTokens]) -> Report:
     """Vectors side by side: the tokens of their largest scores, then those of their smallest."""
     columns: list[Column] = []
     for n, name in enumerate(vectors):
@@ -81,9 +76,9 @@ def _both_ends(
     lengths = [
         f"{name} length {v.norm:.4g}, rms {v.rms:.3g}".strip() for name, v in vectors.items()
     ]
-    about = joined("largest scores, then smallest", settings_line(settings), *lengths)
+    about = ("largest scores, then smallest", settings_line(result.settings), *lengths)
     table = Table.of([*above, *below], columns, breaks=[len(above)] if below else [])
-    return Report(title, about, (table,), origin(of))
+    return of_model(result, title, about, [table])
 
 
 def _expert(expert: int | str | None) -> str:
@@ -101,14 +96,9 @@ def _(result: RelatedPairs) -> Report:
     settings = result.settings
     rule = related_rule(settings["overlap"], settings["k"], absolute=settings["absolute"])
     shares = "share of neurons: " + shares_line(result.share, result.share_shuffled)
-    return Report(
-        joined(
-            model_name(result.provenance), f"layer {result.layer}{_expert(result.expert)}: {rule}"
-        ),
-        joined(shares, settings_line(settings)),
-        (Table.of(result.pairs, columns),),
-        origin(result.provenance),
-    )
+    title = f"layer {result.layer}{_expert(result.expert)}: {rule}"
+    table = Table.of(result.pairs, columns)
+    return of_model(result, title, (shares, settings_line(settings)), [table])
 
 
 def related_rule(least: float, k: int, *, absolute: bool) -> str:
@@ -132,9 +122,9 @@ def _shared(tokens: tuple[str, ...]) -> str:
 
 @report.register
 def _(result: TokenReading) -> Report:
-    title = joined(model_name(result.provenance), f"{clipped(result.token)} (id {result.id})")
+    title = f"{clipped(result.token)} (id {result.id})"
     tables = (_neighbours(result.neighbours), _heads(result.heads), _neurons(result.neurons))
-    return Report(title, settings_line(result.settings), tables, origin(result.provenance))
+    return of_model(result, title, [settings_line(result.settings)], tables)
 
 
 def _neighbours(tokens: Iterable[Token]) -> Table:

@@ -12,8 +12,8 @@ from ...maps.score import KS, LayerScore, Scores
 from ...maps.transfer import MEASURES, Transfer
 from ...shorten.submodules import SubmoduleScores, parts_of
 from ..figures import MAP, curve, drawn, legend, whole_numbers
-from ..report import HeatMap, Report, Table, number, plot, report, text
-from ..wording import clipped, joined, model_name, origin, shown, taken_line
+from ..report import HeatMap, Report, Table, number, of_model, plot, report, text
+from ..wording import clipped, shown, taken_line
 from .maps import r2_map
 
 if TYPE_CHECKING:
@@ -56,22 +56,15 @@ NAME = 24  # cells of a text's name in a figure
 @report.register
 def _(result: Scores) -> Report:
     settings = result.settings
-    about = joined(
+    about = (
         f"text {shown(settings.get('text'))}",
         f"maps of {settings.get('rows_fitted')} rows",
         taken_line(settings),
     )
-    return Report(
-        joined(model_name(result.provenance), f"{settings.get('rows')} held-out positions"),
-        about,
-        (_by_layer(result) if result.layers else _by_pair(result),),
-        (
-            *((MEANING,) if result.layers else ()),
-            *result.notes,
-            *origin(result.provenance, settings),
-        ),
-        _heat_maps(result),
-    )
+    title = f"{settings.get('rows')} held-out positions"
+    tables = [_by_layer(result) if result.layers else _by_pair(result)]
+    notes = (MEANING,) if result.layers else ()
+    return of_model(result, title, about, tables, notes, maps=_heat_maps(result))
 
 
 def _by_layer(result: Scores) -> Table:
@@ -139,16 +132,12 @@ def _(result: Transfer) -> Report:
     )
     one, other = result.texts
     rows = [(on, by) for on, away in ((one, other), (other, one)) for by in (on, away, "id", None)]
-    about = joined(
+    about = (
         f"mean over layers, {result.settings.get('rows_fitted')} lines fitted of each text",
         "change: fitted elsewhere minus fitted here",
     )
-    return Report(
-        joined(model_name(result.provenance), "maps of one text on another"),
-        about,
-        (Table.of(rows, columns, breaks=[len(rows) // 2]),),
-        (BARE, *result.notes, *origin(result.provenance, result.settings)),
-    )
+    table = Table.of(rows, columns, breaks=[len(rows) // 2])
+    return of_model(result, "maps of one text on another", about, [table], (BARE,))
 
 
 def _moved(result: Transfer, row: tuple[str, str | None], measure: str) -> float:
@@ -159,19 +148,14 @@ def _moved(result: Transfer, row: tuple[str, str | None], measure: str) -> float
 
 @report.register
 def _(result: SubmoduleScores) -> Report:
-    about = joined(
+    about = (
         f"text {shown(result.settings.get('text'))}",
         f"{result.settings.get('rows')} held-out positions",
         f"maps of {result.settings.get('rows_fitted')} rows",
     )
-    parts = [_part(part_title(name), name, each, result) for name, each in result.parts.items()]
-    blocks = _part("all of it, as one map from state l", "", result.blocks, result)
-    return Report(
-        joined(model_name(result.provenance), "linear from block l on"),
-        about,
-        (*parts, blocks),
-        (BARE, *result.notes, *origin(result.provenance, result.settings)),
-    )
+    tables = [_part(part_title(name), name, each, result) for name, each in result.parts.items()]
+    tables.append(_part("all of it, as one map from state l", "", result.blocks, result))
+    return of_model(result, "linear from block l on", about, tables, (BARE,))
 
 
 def part_title(name: str) -> str:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from ...evidence.state_overlap import LayerOverlap, StateOverlap
 from ..figures import panels_by_layer
-from ..report import Report, Table, number, plot, report, text
-from ..wording import ends, hashed_text, joined, model_name, origin, span
+from ..report import Report, Table, number, of_model, plot, report, text
+from ..wording import ends, hashed_text, span
 
 
 @report.register
@@ -13,19 +13,15 @@ def _(result: StateOverlap) -> Report:
     settings = result.settings
     k = settings.get("k")
     what = "the same layer's hidden state" if result.against == "state" else "the final state"
-    about = joined(
+    about = (
         f"share of the state's top {k} tokens named by its {settings.get('m')} "
         "most activated vectors (after the nonlinearity); permuted: by those of another position",
         f"{settings.get('n_positions')} positions of {settings.get('n_texts')} texts",
         hashed_text(settings),
         "95 % intervals over texts",
     )
-    return Report(
-        joined(model_name(result.provenance), f"R_{k} of activated vectors against {what}"),
-        about,
-        tuple(_overlap(part, rows) for part, rows in result.parts().items()),
-        result.notes + origin(result.provenance),
-    )
+    tables = [_overlap(part, rows) for part, rows in result.parts().items()]
+    return of_model(result, f"R_{k} of activated vectors against {what}", about, tables)
 
 
 def _overlap(part: str, layers: tuple[LayerOverlap, ...]) -> Table:

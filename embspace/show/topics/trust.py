@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ...evidence.head_trust import GRADES, RULE, HeadTrust, Trust
 from ...notation import Circuit
 from ..figures import SIGNED, drawn, whole_numbers
-from ..report import Report, Table, number, plot, report, text
-from ..wording import ends, hashed_text, joined, model_name, origin, settings_line, span, written
+from ..report import Report, Table, number, of_model, plot, report, text
+from ..wording import ends, hashed_text, settings_line, span, written
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,18 +16,14 @@ if TYPE_CHECKING:
 
 @report.register
 def _(result: Trust) -> Report:
-    about = joined(
+    about = (
         "own: agreement of the reading with the head; heads, tokens: of other heads' readings, "
         "of its reading of other tokens",
         f"{result.settings.get('n_texts')} texts, {hashed_text(result.settings)}",
         settings_line(result.settings),
     )
-    return Report(
-        joined(model_name(result.provenance), "do heads do what their readings say?"),
-        about,
-        tuple(_graded(result, circuit) for circuit in _circuits(result)),
-        (RULE, *result.notes, *origin(result.provenance)),
-    )
+    tables = [_graded(result, circuit) for circuit in _circuits(result)]
+    return of_model(result, "do heads do what their readings say?", about, tables, (RULE,))
 
 
 def _circuits(result: Trust) -> list[Circuit]:
