@@ -1,7 +1,7 @@
 """Heat maps in a terminal: numbers over shades where they fit, else digits from 0 to 9."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.text import Text
 
@@ -9,7 +9,6 @@ from .report import HeatMap
 from .style import words
 
 APART = 4  # cells between the maps of a family that stand side by side
-CELLS = (3, 2, 1)  # widths of a cell of a digit, the widest that fits
 RESOLVED = 0.05  # range of numbers that two decimals tell apart
 # Viridis: even to the eye, the same order for the colour-blind and in grey. Paper, ink.
 PAPERS = (
@@ -28,12 +27,10 @@ def heat_blocks(
     families: Sequence[Sequence[HeatMap]], room: int, encoding: str
 ) -> list[list[Text]]:
     """Every map as a block of lines of at most so many cells."""
-    return [
-        [Text("\n").join(lines) for lines in _family(family, room, encoding)] for family in families
-    ]
+    return [_family(family, room, encoding) for family in families]
 
 
-def _family(family: Sequence[HeatMap], room: int, encoding: str) -> list[list[Text]]:
+def _family(family: Sequence[HeatMap], room: int, encoding: str) -> list[Text]:
     """Maps alike: with their numbers where those fit, side by side if they can, else as digits."""
     side_by_side = (room - APART * (len(family) - 1)) // max(len(family), 1)
     for most in (side_by_side, room):
@@ -45,16 +42,20 @@ def _family(family: Sequence[HeatMap], room: int, encoding: str) -> list[list[Te
 
 def _fits(heat: HeatMap, decimals: int, room: int) -> bool:
     """Whether numbers of at most 1 fit, and two decimals tell them apart."""
-    known = [v for row in heat.values for v in row if v is not None]
+    known = _known(heat)
     if not known or max(map(abs, known)) > 1 or not all(map(math.isfinite, known)):
         return False
     told = decimals > 2 or max(known) - min(known) >= RESOLVED
-    return told and _stub(heat) + _columns(heat) * _size(known, decimals) + 1 <= room
+    return told and _stub(heat) + _columns(heat) * _size(heat, decimals) + 1 <= room
 
 
-def _size(known: Sequence[float], decimals: int) -> int:
+def _known(heat: HeatMap) -> list[float]:
+    return [value for row in heat.values for value in row if value is not None]
+
+
+def _size(heat: HeatMap, decimals: int) -> int:
     """Cells of the longest number and of the space before it."""
-    return 1 + max(len(_number(value, decimals)) for value in known)
+    return 1 + max(len(_number(value, decimals)) for value in _known(heat))
 
 
 def _number(value: float, decimals: int) -> str:
@@ -64,36 +65,74 @@ def _number(value: float, decimals: int) -> str:
     return sign + digits.removeprefix("0")
 
 
-def _with_numbers(heat: HeatMap, decimals: int, room: int, encoding: str) -> list[Text]:
-    """One map whose cells show their numbers; a matched one stands in brackets."""
-    stub = _stub(heat)
-    size = _size([v for row in heat.values for v in row if v is not None], decimals)
-    head = "".join(f"{column:>{size}}" for column in range(_columns(heat)))
-    drawn = [words(heat.title, "italic", encoding), Text(f"{_corner(heat):<{stub}}{head}", "dim")]
-    drawn += [_number_row(heat, at, decimals, stub, size) for at in range(len(heat.values))]
-    for line in drawn:
+def _with_numbers(heat: HeatMap, decimals: int, room: int, encoding: str) -> Text:
+    def cell(row: int, column: int) -> str:
+        value = heat.values[row][column]
+        return "." if value is None else _number(value, decimals)
+
+    return _block(heat, [words(heat.title, "italic", encoding)], cell, _size(heat, decimals), room)
+
+
+def _with_digits(heat: HeatMap, room: int, encoding: str) -> Text:
+    """In digits of the shades, with their scale; in bands where that is too wide."""
+
+    def cell(row: int, column: int) -> str:
+        shade = heat.shade(row, column)
+        return "." if shade is None else str(heat.level(shade))
+
+    head = [words(heat.title, "italic", encoding), words(heat.scale(), "dim", encoding)]
+    size = 2 if _stub(heat) + 2 * _columns(heat) < room else 1
+    return _block(heat, head, cell, size, room)
+
+
+def _block(
+    heat: HeatMap, head: list[Text], cell: Callable[[int, int], str], size: int, room: int
+) -> Text:
+    """Lines of `size` cells a column, in bands of as many columns as there is room for."""
+    n, stub = _columns(heat), _stub(heat)
+    step = max(1, (room - stub - (size > 1)) // size)
+    for start in range(0, n, step):
+        band = range(start, min(start + step, n))
+        head.append(_column_numbers(heat, band, stub, size))
+        head += [_row(heat, at, band, cell, stub, size) for at in range(len(heat.values))]
+    for line in head:
         line.truncate(room)
-    return drawn
+    return Text("\n").join(head)
 
 
-def _number_row(heat: HeatMap, at: int, decimals: int, stub: int, size: int) -> Text:
-    texts = ["." if v is None else _number(v, decimals) for v in heat.values[at]]
-    plain = list(f"{at:>{stub - 1}} " + "".join(f"{text:>{size}}" for text in texts) + " ")
-    for column, text in enumerate(texts):
+def _column_numbers(heat: HeatMap, band: range, stub: int, size: int) -> Text:
+    """Numbers of the columns, as many as have room."""
+    every = next(e for e in (1, 2, 5, 10, 20, 50, 100, 1000) if len(str(band[-1])) < e * size)
+    numbers = ""
+    for n, column in enumerate(band):
+        if column % every == 0 and len(numbers) <= n * size:
+            numbers += " " * (n * size - len(numbers)) + f"{column:>{size}}"
+    return Text(f"{_corner(heat):<{stub}}" + numbers[: len(band) * size], style="dim")
+
+
+def _row(
+    heat: HeatMap, at: int, band: range, cell: Callable[[int, int], str], stub: int, size: int
+) -> Text:
+    """Cells over their shades; a matched one in brackets, or # where there is no room for them."""
+    texts = [cell(at, column) for column in band]
+    plain = list(f"{at:>{stub - 1}} " + "".join(f"{text:>{size}}" for text in texts))
+    plain += [" "] * (size > 1)
+    for n, column in enumerate(band):
         if (at, column) in heat.marked:
-            end = stub + (column + 1) * size
-            plain[end - len(text) - 1], plain[end] = "[", "]"
+            end = stub + (n + 1) * size
+            if size > 1:
+                plain[end - len(texts[n]) - 1], plain[end] = "[", "]"
+            else:
+                plain[end - 1] = "#"
     line = Text("".join(plain))
     line.stylize("dim", 0, stub)
-    for column in range(len(texts)):
-        start = stub + column * size
-        shade = heat.shade(at, column)
-        if shade is None:
-            line.stylize("dim", start, start + size)
-            continue
-        paper, ink = SHADES[heat.level(shade)]
-        bold = "bold " if (at, column) in heat.marked else ""
-        line.stylize(f"{bold}{ink} on {paper}", start, start + size)
+    for n, column in enumerate(band):
+        shade, bold = heat.shade(at, column), "bold " * ((at, column) in heat.marked)
+        style = "dim"
+        if shade is not None:
+            paper, ink = SHADES[heat.level(shade)]
+            style = f"{bold}{ink} on {paper}"
+        line.stylize(style, stub + n * size, stub + (n + 1) * size)
     return line
 
 
@@ -106,51 +145,5 @@ def _stub(heat: HeatMap) -> int:
     return max(len(str(len(heat.values) - 1)), len(_corner(heat))) + 1
 
 
-def _with_digits(heat: HeatMap, room: int, encoding: str) -> list[Text]:
-    """One map in digits of its shades, with their scale; in bands where that is too wide."""
-    n, stub = _columns(heat), _stub(heat)
-    cell = next((w for w in CELLS if stub + n * w <= room), CELLS[-1])
-    step = max(1, (room - stub) // cell)
-    drawn = [words(heat.title, "italic", encoding), words(heat.scale(), "dim", encoding)]
-    for start in range(0, n, step):
-        band = range(start, min(start + step, n))
-        drawn += [_header(heat, band, stub, cell)]
-        drawn += [_row(heat, at, band, stub, cell) for at in range(len(heat.values))]
-    for line in drawn:
-        line.truncate(room)
-    return drawn
-
-
-def _header(heat: HeatMap, band: range, stub: int, cell: int) -> Text:
-    """Numbers of the columns, as many as have room."""
-    every = next(e for e in (1, 2, 5, 10, 20, 50, 100, 1000) if len(str(band[-1])) < e * cell)
-    numbers = ""
-    for n, column in enumerate(band):
-        if column % every == 0 and len(numbers) <= n * cell:
-            numbers += " " * (n * cell - len(numbers)) + f"{column:>{min(cell, 2)}}"
-    return Text(f"{_corner(heat):<{stub}}" + numbers[: len(band) * cell], style="dim")
-
-
 def _corner(heat: HeatMap) -> str:
     return f"{heat.rows}\\{heat.columns}"
-
-
-def _row(heat: HeatMap, at: int, band: range, stub: int, cell: int) -> Text:
-    line = Text(f"{at:>{stub - 1}} ", style="")
-    line.stylize("dim", 0, stub)
-    for column in band:
-        value, marked = heat.shade(at, column), (at, column) in heat.marked
-        if value is None:
-            line.append(f"{'.':^{cell}}", "dim")
-            continue
-        step = heat.level(value)
-        paper, ink = SHADES[step]
-        line.append(_cell(step, marked, cell), f"{'bold ' if marked else ''}{ink} on {paper}")
-    return line
-
-
-def _cell(step: int, marked: bool, cell: int) -> str:
-    """A digit; in brackets, after a star or as # where it is marked, by the room there is."""
-    if not marked:
-        return f"{step:^{cell}}" if cell > 2 else f"{step:>{cell}}"
-    return {3: f"[{step}]", 2: f"*{step}", 1: "#"}[cell]

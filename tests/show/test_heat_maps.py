@@ -49,7 +49,7 @@ def test_digits_run_from_the_smallest_to_the_largest():
     assert "0 = 0 … 9 = 9" in shown(each)
 
 
-@pytest.mark.parametrize(("columns", "mark"), [(5, r"\[9\]"), (34, r"\*9"), (60, "#")])
+@pytest.mark.parametrize(("columns", "mark"), [(5, r"\[9\]"), (34, r"\[9\]"), (60, "#")])
 def test_marks_show_without_colour(columns, mark):
     text = shown(heat(1, columns, marked=frozenset({(0, columns - 1)})))
     assert re.search(mark, text)
@@ -65,7 +65,7 @@ def test_maps_of_one_family_stand_together():
     one, other = heat(3, 6), heat(3, 6)
     page = Report("t", "", (Table((Column("x"),), (("1",),)),), (), ((one, other), (one, other)))
     file = io.StringIO()
-    Console(file=file, width=80, color_system=None).print(TerminalReport(page))
+    Console(file=file, width=60, color_system=None).print(TerminalReport(page))
     titles = [line.count("a map") for line in file.getvalue().split("\n") if "a map" in line]
     assert titles == [2, 2]
 

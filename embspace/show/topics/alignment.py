@@ -21,7 +21,7 @@ NAMES = {
     "procrustes": "rotation, held-out cosine",
     "least_squares": "least squares A → B, held-out r²",
 }
-MARKED = "In brackets (after * or as # where narrow): the one-to-one match."
+MARKED = "In brackets (as # where narrow): the one-to-one match."
 PARAMETERS = (
     "Numbers: mean |correlation| of all pairs of vectors of two layers. Shades (and digits 0 to 9, "
     "where numbers have no room): the same less the means of its row and column, which every match "
