@@ -202,7 +202,7 @@ def test_experiments_stay_callable_whatever_was_imported_first():
     import sys
 
     code = (
-        "import embspace.evidence.claims, embspace.evidence.inverse, embspace.evidence.trust\n"
+        "import embspace.evidence.claims, embspace.evidence.grades\n"
         "import embspace\n"
         "names = ('concept', 'inverse', 'logits', 'pairs', 'states', 'trust')\n"
         "assert all(callable(getattr(embspace.evidence, name)) for name in names)"
