@@ -8,6 +8,7 @@ import click
 
 from .opening import Opening
 from .output import Output
+from .reading_options import Through, readings_said
 from .spelling import tell_spellings
 from .terminal import say
 
@@ -34,16 +35,17 @@ def read_heads(
     norm: str,
     inverse: str,
     distance: int | None,
-    exclude_same: bool,
+    through: "Through",
+    exclude_same: bool | None,
     exclude_same_word: bool,
     **search: Any,
 ) -> None:
     """One head's tables, or a line a circuit over many heads."""
     from embspace.show.topics.surveys import noise_of_pairs
 
+    circuit = "vo" if circuit == "ov" else circuit
     if distance is not None and circuit == "vo":
         raise click.UsageError("--distance applies to the QK circuit only.")
-    search["exclude_same"] = "word" if exclude_same_word else exclude_same
     one = layer is not None and head is not None
     circuits: tuple[Circuit, ...] = ("vo", "qk") if circuit == "both" else (circuit,)  # type: ignore[assignment]
     k = top or (TABLE if one else LINE)
@@ -51,16 +53,26 @@ def read_heads(
     places = _places(model, layer, head)
     if token is not None:
         tell_spellings(model.vocabulary, token, say)
-    how = {"norm": norm, "inverse": inverse, "distance": distance}
-    noise = noise_of_pairs(model.vocabulary, search["filters"], token)
+    layers = sorted({at for at, _ in places})
+    through.prepare(model, layers, norm=norm, inverse=inverse)
+    readings = {at: through.reading(model, at, norm=norm, inverse=inverse) for at in layers}
+    first = readings[layers[0]]
+    if exclude_same is None:
+        exclude_same = not first.is_plain
+    search["exclude_same"] = "word" if exclude_same_word else exclude_same
+    how: dict[str, Any] = {"reading": readings.__getitem__, "distance": distance}
+    width = model.d_head if first.unit else None
+    noise = noise_of_pairs(model.vocabulary, search["filters"], token, width)
     results = _found(model, places, circuits, token, k, how, search)
-    grades = _grades(model, how) if output.for_people else None
+    plain = first.is_plain and first.inverse == "transpose" and distance is None
+    grades = _grades(model, norm) if output.for_people and plain else None
     if one:
         notes = _trust(grades, places[0], circuits)
         output.together("heads", list(results), noise, notes)
         return
     total = len(places) * len(circuits) * (2 if token else 1)
-    shown = _shown(model, places, circuits, how | search, noise, grades)
+    said = readings_said(readings) | {"distance": distance} | search
+    shown = _shown(model, places, circuits, said, noise, grades)
     output.stream("heads", results, total, *shown)
 
 
@@ -90,7 +102,7 @@ def _found(
     for at, h in places:
         for name in circuits:
             apart = how["distance"] if name == "qk" else None
-            circuit = model.heads[at, h].circuit(name, **{**how, "distance": apart})
+            circuit = model.heads[at, h].circuit(name, reading=how["reading"](at), distance=apart)
             yield circuit.row(token, k, **search)
             yield circuit.column(token, k, **search)
 
@@ -130,13 +142,11 @@ def _shown(
     return line, heading_of_pairs(model, len(places), circuits, settings, grades)
 
 
-def _grades(model: "ReadableModel", how: dict[str, Any]) -> "Grades | None":
+def _grades(model: "ReadableModel", norm: Any) -> "Grades | None":
     """Grades of these readings that `embspace evidence trust` left, if it was run."""
     from embspace.evidence.grades import recall
 
-    if how["inverse"] != "transpose" or how["distance"] is not None:
-        return None
-    return recall(model, how["norm"])
+    return recall(model, norm)
 
 
 def _trust(

@@ -8,6 +8,7 @@ from . import options as o
 from .opening import Opening
 from .output import Output
 from .places import place_argument
+from .reading_options import reading_options
 
 
 @click.command("ff", context_settings=o.CONTEXT, short_help="Neurons: keys and values.")
@@ -29,6 +30,7 @@ from .places import place_argument
 )
 @o.top_option("8 a line, 20 with --neuron")
 @o.filter_option
+@reading_options
 @o.norm_option
 @o.output_options
 @o.opening_options

@@ -8,6 +8,7 @@ from . import options as o
 from .opening import Opening
 from .output import Output
 from .places import place_argument
+from .reading_options import reading_options
 
 
 @click.command("heads", context_settings=o.CONTEXT, short_help="Attention heads: token pairs.")
@@ -17,7 +18,11 @@ from .places import place_argument
 @o.circuit_option
 @o.top_option("5 a line, 30 with --layer and --head")
 @o.filter_option
-@click.option("--exclude-same", is_flag=True, help="Leave out pairs of a token with itself.")
+@click.option(
+    "--exclude-same/--include-same",
+    default=None,
+    help="Pairs of a token with itself.  [default: left out, but not of the papers' reading]",
+)
 @click.option(
     "--exclude-same-word",
     is_flag=True,
@@ -25,6 +30,7 @@ from .places import place_argument
 )
 @click.option("--smallest", is_flag=True, help="The smallest scores instead of the largest.")
 @click.option("--token", metavar="T", help="Only pairs with this word, on either side.")
+@reading_options
 @o.norm_option
 @o.inverse_option
 @click.option("--distance", type=int, metavar="N", help="Rotary models: QK at this distance.")

@@ -1,6 +1,6 @@
 """The work behind `embspace ff`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -8,12 +8,14 @@ import click
 
 from .opening import Opening
 from .output import Output
+from .reading_options import Through
 from .terminal import show
 
 if TYPE_CHECKING:
     from embspace.memory import Needs
     from embspace.read.neurons import NeuronTokens
     from embspace.read.reader import ReadableModel
+    from embspace.read.reading import Reading
     from embspace.read.related import RelatedPairs
     from embspace.read.vectors import FeedForwardReading
 
@@ -33,13 +35,18 @@ def read_feed_forward(
     related: bool,
     absolute: bool,
     norm: str,
+    through: Through,
     **shown: Any,
 ) -> None:
     """One neuron's table, the sharpest neurons of layers, or related keys and values."""
+    from embspace.read.reading import Reading
+
     if neuron is not None and (layer is None or related):
         raise click.UsageError("--neuron needs --layer, and does not go with --related.")
     if related and (shown["filters"] or shown["limit"] or shown["top"]):
         raise click.UsageError("--related takes none of --filter, --limit and --top.")
+    if related and through.is_asked:
+        raise click.UsageError("--related compares raw rows of E: it takes no sides.")
     if absolute and not related:
         raise click.UsageError("--absolute goes with --related.")
     if neuron is not None and shown["limit"]:
@@ -47,7 +54,12 @@ def read_feed_forward(
     passes = 4 if related else 2
     filters = shown["filters"]
     model = opening.open(lambda m: _needs(m, layer, expert, neuron, passes, filters), WAY_OUT)
-    readings = _Readings(model, _places(model, layer, expert), norm)
+    places = _places(model, layer, expert)
+    if related:
+        readings = _Readings(model, places, lambda at: Reading(norm=norm))  # type: ignore[arg-type]
+    else:
+        through.prepare(model, {at for at, _ in places}, norm=norm)
+        readings = _Readings(model, places, lambda at: through.reading(model, at, norm=norm))
     if related:
         _related(output, readings, absolute)
     elif neuron is not None:
@@ -60,12 +72,17 @@ def read_feed_forward(
 class _Readings:
     """The feed-forward layers or experts asked for, opened one after the other."""
 
-    def __init__(self, model: "ReadableModel", places: list[Place], norm: Any) -> None:
+    def __init__(
+        self, model: "ReadableModel", places: list[Place], how: "Callable[[int], Reading]"
+    ) -> None:
+        self.model, self.places, self.how = model, places, how
+        self.first = self.open(*places[0])
+
+    def open(self, layer: int, expert: int | str | None) -> "FeedForwardReading":
+        """One of them, through the sides asked for."""
         from embspace.read.vectors import FeedForwardReading
 
-        self.model, self.places, self.norm = model, places, norm
-        self.first = FeedForwardReading(model, *places[0], norm)
-        self.open = partial(FeedForwardReading, model, norm=norm)
+        return FeedForwardReading(self.model, layer, expert, reading=self.how(layer))
 
     def __len__(self) -> int:
         return len(self.places)

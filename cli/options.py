@@ -212,9 +212,9 @@ filter_option = click.option(
 )
 circuit_option = choice(
     "--circuit",
-    values=["vo", "qk", "both"],
+    values=["ov", "vo", "qk", "both"],
     default="both",
-    help="vo: attended to → promoted; qk: asks → attended to.",
+    help="ov (or vo): attended to → promoted; qk: asks → attended to.",
 )
 inverse_option = choice(
     "--inverse",

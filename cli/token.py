@@ -13,6 +13,7 @@ from . import options as o
 from .opening import Opening
 from .output import Output
 from .places import names_a_model
+from .reading_options import Through, reading_options
 from .terminal import say
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def words_argument(command: o.Command) -> o.Command:
 @words_argument
 @o.top_option(str(TOP))
 @o.filter_option
+@reading_options
 @o.norm_option
 @o.output_options
 @o.opening_options
@@ -62,6 +64,7 @@ def command(
     output: Output,
     words: tuple[str, ...],
     top: int | None,
+    through: Through,
     **how: Any,
 ) -> None:
     """A token's neighbours in E, and the heads and neurons that use it most, over all layers.
@@ -75,6 +78,7 @@ def command(
     (attending to the partner, it promotes the token). W_QK: "from it, attends to" and "to it,
     attention from". ×rms is a score over the root mean square of all scores of that head or
     vector; both lists are ordered by its size, largest first, whatever the sign.
+    Without --source and its like this is the papers' reading; others take as long as all heads.
     --json prints one result's to_dict(), several as {"tokens": [...]}.
 
     \b
@@ -82,6 +86,10 @@ def command(
         embspace token gpt2 Paris "#464"
     """
     model = opening.open(lambda m: _needs(m, words, how["filters"]), WAY_OUT)
+    if through.is_asked:
+        norm, layers = how["norm"], range(model.n_layers)
+        through.prepare(model, layers, norm=norm)
+        how["reading"] = [through.reading(model, at, norm=norm) for at in layers].__getitem__
     bad: list[VocabularyError] = []
     readings = _readings(model, words, top or TOP, how, bad)
     if not readings:

@@ -9,6 +9,7 @@ from . import options as o
 from .opening import Opening
 from .output import Output
 from .places import place_argument
+from .reading_options import Through, reading_options
 
 if TYPE_CHECKING:
     from embspace.memory import Needs
@@ -27,12 +28,18 @@ TABLE, LINE = 20, 8  # tokens of each end shown unless --top says otherwise
 @click.option("-n", "--index", type=int, metavar="N", help="Only this vector, from 0.")
 @o.top_option(f"{LINE} a line, {TABLE} with --index")
 @o.filter_option
+@reading_options
 @o.norm_option
 @o.output_options
 @o.opening_options
 @o.debug_option
 def command(
-    opening: Opening, output: Output, index: int | None, top: int | None, **of: Any
+    opening: Opening,
+    output: Output,
+    index: int | None,
+    top: int | None,
+    through: Through,
+    **of: Any,
 ) -> None:
     """Columns of W_Q, W_K, W_V and rows of W_O of one head (3.1, or --layer 3 --head 1), each
     read as tokens, both ends.
@@ -50,7 +57,9 @@ def command(
         raise click.UsageError("name one head: embspace vectors MODEL 3.1, or --layer 3 --head 1.")
     filters = of.pop("filters")
     model = opening.open(lambda m: _needs(m, index, filters, **of), "use --dtype float32.")
-    group = model.vectors(**of)
+    norm, layer = of.pop("norm"), of["layer"]
+    through.prepare(model, [layer], norm=norm)
+    group = model.vectors(**of, reading=through.reading(model, layer, norm=norm))
     if index is not None:
         output.one(group[index].top_tokens(top or TABLE, filters=filters))
         return

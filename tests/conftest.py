@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from embspace.text.text import Text
-
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several test processes share few cores
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test reaches a hub
 
@@ -19,6 +17,7 @@ import torch
 import transformers as hf
 
 from embspace.maps.sums import Plan, Sums
+from embspace.text.text import Text
 
 TEXT = """The cats and the dogs saw Paris and London. Her brother sings in Rome, \
 his sister in Madrid.

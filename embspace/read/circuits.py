@@ -140,10 +140,10 @@ class HeadCircuit:
     @cached_property
     def factors(self) -> tuple[Factor, Factor]:
         """Both sides in vocabulary space, E' A and E B (E' B for qk); or through other sides."""
-        return self._factors()
+        return self.factors_with()
 
-    def _factors(self, also: Sequence[int] = ()) -> tuple[Factor, Factor]:
-        """The same; `also`: tokens whose rows are there though they do not take part."""
+    def factors_with(self, also: Sequence[int] = ()) -> tuple[Factor, Factor]:
+        """The factors; `also`: tokens whose rows are there though they do not take part."""
         space, reading = self.model.vocabulary, self.reading
         ends = ("source", "target" if self.circuit == "vo" else "source")
         left, right = (
@@ -227,7 +227,7 @@ class HeadCircuit:
     ) -> CircuitPairs:
         space, filters, k = self.model.vocabulary, filter_names(filters), positive(k)
         ids = space.token_ids(token)
-        both = self.factors if self.reading.common == "all" else self._factors(ids)
+        both = self.factors if self.reading.common == "all" else self.factors_with(ids)
         asked, about = both[::-1] if swapped else both
         mask = asked_mask(self.model, self.reading, filters)
         same = same_rows(space, exclude_same)

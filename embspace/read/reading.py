@@ -123,7 +123,8 @@ class Reading:
         """What a result records of it; of the papers' reading only norm and inverse."""
         found: dict[str, Any] = {"norm": self.norm, "inverse": self.inverse}
         if not self.is_plain:
-            names = ("source", "target", "centre", "unit", "reading_norm", "common")
+            found |= {"source_side": self.source, "target_side": self.target}
+            names = ("centre", "unit", "reading_norm", "common")
             found |= {name: getattr(self, name) for name in names}
         return found
 

@@ -1,6 +1,6 @@
 """A side's rows as they are multiplied: normed, times a thin matrix, centred, of length one."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..weights.model import Model
 
 CHUNK = 4096  # rows a product takes at a time
+SEEN = 2  # tables of turned rows that are kept, one for either end
 
 
 def centred_unit(
@@ -124,21 +125,43 @@ def seen_space(
 ) -> VocabularySpace:
     """The vocabulary with the rows by which single vectors of a layer are read.
 
-    Rows of tokens that do not take part are zero, or as they were. Maps of `mat` are folded into
-    the vectors.
+    Rows of tokens that do not take part are zero. Maps of `mat` are folded into the vectors.
     """
-    space = model.vocabulary
+    space, tables = model.vocabulary, tables_of(model)
     if reading.is_plain:
         return space
     ids = asked_ids(model, reading)
+    table = tables.source(reading, layer, ids) if end == "source" else tables.target(ids)
+    at = (layer, part) if end == "source" and reading.reading_norm else None
+    key = (end, reading, id(table), at)
+    with tables.lock:  # the same rows serve layer after layer
+        if key not in tables.seen:
+            rows = _whole_rows(model, reading, layer, end, part, ids)
+            whole = torch.zeros(len(space), space.d, dtype=torch.float64, device=rows.device)
+            whole[ids.to(rows.device)] = centred_unit(rows, reading)
+            while len(tables.seen) >= SEEN:
+                tables.seen.pop(next(iter(tables.seen)))
+            tables.seen[key] = space.with_rows(whole)
+        return tables.seen[key]
+
+
+def seen_rows(
+    model: "Model", reading: Reading, layer: int, end: str, part: str, of: Sequence[int]
+) -> Float[Tensor, "n d"]:
+    """The rows that single vectors of a layer meet for some tokens, in float64."""
+    ids = asked_ids(model, reading)
+    rows = _whole_rows(model, reading, layer, end, part, torch.tensor(of))
+    if reading.centre:
+        rows -= _whole_rows(model, reading, layer, end, part, ids).mean(dim=0)
+    return centred_unit(rows, reading.but(centre=False))
+
+
+def _whole_rows(
+    model: "Model", reading: Reading, layer: int, end: str, part: str, ids: Tensor
+) -> Float[Tensor, "n d"]:
     tables = tables_of(model)
     table = tables.source(reading, layer, ids) if end == "source" else tables.target(ids)
-    normed = end == "source" and reading.reading_norm
-    if not (normed or reading.centre or reading.unit or reading.common != "all"):
-        return space.with_rows(table)
     rows = table[ids.to(table.device)].to(model.device)
-    if normed:
+    if end == "source" and reading.reading_norm:
         rows = normed_rows(model, layer, part, rows.to(model.dtype))
-    whole = torch.zeros(len(space), space.d, dtype=torch.float64, device=rows.device)
-    whole[ids.to(rows.device)] = centred_unit(rows.double(), reading)
-    return space.with_rows(whole)
+    return rows.double()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -14,13 +14,13 @@ from ..live.rebuilt import fed_forward, written
 from ..weights import scales
 from ..weights.layout import spell
 from ..weights.norms import apply_norm, shift_of
-from ..weights.vocabulary import BLOCK
 from .reading import Reading
 from .state_table import state_table
 
 if TYPE_CHECKING:
     from ..weights.model import Model
 
+BLOCK = 1024  # rows that are made together
 Ids = Int[Tensor, "n"] | None
 
 
@@ -31,7 +31,8 @@ class Tables:
     """
 
     def __init__(self, model: "Model") -> None:
-        self.model, self._lock = model, RLock()  # circuits are searched by several threads
+        self.model, self.lock = model, RLock()  # circuits are searched by several threads
+        self.seen: dict[Any, Any] = {}  # turned rows, as `seen_rows` keeps them
         self._made: dict[str, tuple[Tensor, Tensor]] = {}  # name -> table, which rows are made
 
     def source(self, reading: Reading, layer: int, ids: Ids) -> Float[Tensor, "V d"]:
@@ -60,7 +61,7 @@ class Tables:
         self, name: str, ids: Ids, make: "Callable[[Model, Tensor], Tensor]"
     ) -> Float[Tensor, "V d"]:
         """A table of rows that weights alone give; rows once made are kept."""
-        with self._lock:
+        with self.lock:
             return self._fill(name, ids, make)
 
     def _fill(
@@ -71,10 +72,12 @@ class Tables:
             table = torch.zeros(n, model.d, dtype=model.dtype, device=model.device)
             self._made[name] = table, torch.zeros(n, dtype=torch.bool)
         table, made = self._made[name]
-        wanted = ~made if ids is None else torch.zeros_like(made).index_fill(0, ids, True) & ~made
-        for part in wanted.nonzero()[:, 0].split(BLOCK):
-            table[part] = make(model, part)
-        made |= wanted
+        wanted = torch.ones(n) if ids is None else torch.zeros(n).index_fill(0, ids.cpu(), 1)
+        for start in range(0, n, BLOCK):  # whole blocks: a row never depends on what else is asked
+            block = slice(start, start + BLOCK)
+            if bool(wanted[block].any()) and not bool(made[start]):
+                table[block] = make(model, torch.arange(start, min(start + BLOCK, n)))
+                made[block] = True
         return table
 
 

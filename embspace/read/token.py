@@ -1,6 +1,6 @@
 """One token across the model: neighbours in E, and the heads and neurons that use it most."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,10 @@ from ..notation import Norm
 from ..results import Record, Result, SeveralResults
 from ..weights.vocabulary import BLOCK, Token, VocabularySpace, filter_names
 from .circuits import HeadCircuit, root_mean_squares
-from .vectors import FeedForwardReading
+from .pairs import top_of_rows
+from .reading import PAPERS, Reading
+from .seen_rows import asked_mask, n_asked
+from .vectors import FeedForwardReading, vector_settings
 
 if TYPE_CHECKING:
     from ..weights.model import Model
@@ -120,33 +123,39 @@ def read_token(
     k: int = 20,
     norm: Norm = "raw",
     filters: str | Iterable[str] = (),
+    reading: Reading | Callable[[int], Reading] = PAPERS,
 ) -> TokenReading:
     """Everything the weights say about token i, over all layers, exactly.
 
-    Neighbours by cosine; heads ranked by |strength| of their strongest partner in each of four
-    roles; neurons by |strength|.
+    Neighbours by cosine (of centred rows where the reading centres); heads ranked by |strength| of
+    their strongest partner in each of four roles; neurons by |strength|. reading: one for all
+    layers, or what gives a layer's, such as `model.reading`.
     """
     space, k, filters = model.vocabulary, positive(k), filter_names(filters)
     i = index(i, len(space), "token id")
-    mask = space.mask(filters)
-    e = space.table[i : i + 1].to(model.dtype)
-    heads = list(_heads(model, i, norm, mask))
-    neurons = [use for layer in range(model.n_layers) for use in _neurons(model, layer, e, norm, k)]
+    changes: dict[str, Any] = {} if norm == "raw" else {"norm": norm}
+    given = [reading if isinstance(reading, Reading) else reading(l) for l in range(model.n_layers)]
+    how = [each.but(**changes) for each in given]
+    mask = asked_mask(model, how[0], filters)
+    plain = all(each.is_plain for each in how)
+    heads = list(_heads(model, i, norm, mask) if plain else _heads_through(model, i, how, filters))
+    neurons = [use for l, each in enumerate(how) for use in _neurons(model, l, i, each, k)]
     heads.sort(key=lambda use: -abs(use.strength))
     neurons.sort(key=lambda use: -abs(use.strength))
     return TokenReading(
         i,
         space.labels[i],
-        _neighbours(space, e[0], i, k, mask),
+        _neighbours(space.turned(centre=how[0].centre, unit=False), i, k, mask),
         tuple(heads[:k]),
         tuple(neurons[:k]),
-        {"norm": norm, "filters": list(filters), "k": k},
+        vector_settings(how[0]) | {"filters": list(filters), "k": k},
         model.provenance,
     )
 
 
-def _neighbours(space: VocabularySpace, e: Tensor, i: int, k: int, mask) -> tuple[Token, ...]:
-    """Tokens whose rows of E make the smallest angle with e; the token itself left out."""
+def _neighbours(space: VocabularySpace, i: int, k: int, mask) -> tuple[Token, ...]:
+    """Tokens whose rows make the smallest angle with the token's own, which is left out."""
+    e = space.table[i]
     cosines = torch.cat(
         [_cosines(space.table[s : s + BLOCK], e) for s in range(0, len(space), BLOCK)]
     )
@@ -187,6 +196,29 @@ def _heads(model: "Model", i: int, norm: Norm, mask: Tensor | None) -> Iterator[
         yield HeadUse(layer, head, role, space.labels[j], score, strength, j, space.texts[j])
 
 
+def _heads_through(
+    model: "Model", i: int, how: list[Reading], filters: tuple[str, ...]
+) -> Iterator[HeadUse]:
+    """The same through other sides than the papers'."""
+    space = model.vocabulary
+    for layer, reading in enumerate(how):
+        mask = asked_mask(model, reading, filters)
+        for head in range(model.n_heads):
+            for circuit in ("vo", "qk"):
+                found = HeadCircuit(model, layer, head, circuit, reading=reading)
+                factors = found.factors_with([i])
+                first = None
+                for turn, (one, other) in enumerate((factors, factors[::-1])):
+                    options: dict[str, Any] = {"columns": mask}
+                    (top,) = top_of_rows(one, other, [i], 1, **options)
+                    j, score = int(top.j[0]), float(top.score[0])
+                    if turn and first == j == i:
+                        continue
+                    first, role = j, ROLES[circuit, turn]
+                    strength, label = score / max(found.rms, 1e-30), space.labels[j]
+                    yield HeadUse(layer, head, role, label, score, strength, j, space.texts[j])
+
+
 def _circuits(model: "Model", layer: int, norm: Norm) -> list[HeadCircuit]:
     return [
         HeadCircuit(model, layer, head, circuit, norm=norm)
@@ -201,14 +233,14 @@ def _both_ways(circuit: HeadCircuit, e: Float[Tensor, "1 d"]) -> tuple[Tensor, T
     return e @ left @ right.T, e @ right @ left.T
 
 
-def _neurons(model: "Model", layer: int, e: Tensor, norm: Norm, k: int) -> Iterator[NeuronUse]:
+def _neurons(model: "Model", layer: int, i: int, how: Reading, k: int) -> Iterator[NeuronUse]:
     """The k keys and values of a layer with the largest |x · e| over their rms."""
-    space = model.vocabulary
+    n_tokens = n_asked(model, how)
     for expert in model.experts(layer):
-        for kind, group in FeedForwardReading(model, layer, expert, norm).groups().items():
-            x = group.vectors
-            scores = (x.double() @ e[0].double()).cpu()
-            rms = ((x @ space.gram.to(x)) * x).sum(1).clamp_min(0).double().cpu() / len(space)
+        for kind, group in FeedForwardReading(model, layer, expert, reading=how).groups().items():
+            x, space = group.vectors, group.space
+            scores = (x.double() @ group.rows([i])[0]).cpu()
+            rms = ((x @ space.gram.to(x)) * x).sum(1).clamp_min(0).double().cpu() / n_tokens
             strength = scores / rms.sqrt().clamp_min(1e-30)
             for n in strength.abs().topk(min(k, len(x))).indices.tolist():
                 yield NeuronUse(layer, expert, kind, n, float(scores[n]), float(strength[n]))

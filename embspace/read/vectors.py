@@ -1,6 +1,6 @@
 """Single parameter vectors read in vocabulary space: neurons and sub-heads. [DAR] §3, §4.1."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from ..weights.model import reading as gain_read
 from ..weights.vocabulary import BUFFER, Token, filter_names
 from .default_reading import chosen_reading
 from .reading import PAPERS, Reading
-from .seen_rows import asked_mask, n_asked, seen_space
+from .seen_rows import asked_mask, n_asked, seen_rows, seen_space
 
 if TYPE_CHECKING:
     from ..weights.model import Model, Part
@@ -111,6 +111,11 @@ class VectorGroup:
         """The vocabulary with the rows that these vectors are read with."""
         end = "source" if self.place.reads else "target"
         return seen_space(self.model, self.reading, self.place.layer, end, self.place.part)
+
+    def rows(self, ids: Sequence[int]) -> Float[Tensor, "n d"]:
+        """The rows that these vectors meet for some tokens, whether they take part or not."""
+        end, at = "source" if self.place.reads else "target", self.place
+        return seen_rows(self.model, self.reading, at.layer, end, at.part, ids)
 
     def rms(self, vectors: Float[Tensor, "n d"]) -> list[float]:
         """Root mean square of each vector's scores, of the tokens that take part."""

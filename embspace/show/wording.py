@@ -75,12 +75,24 @@ def settings_line(settings: Mapping[str, Any]) -> str:
     filters = ", ".join(map(shown, settings.get("filters") or ()))
     distance = settings.get("distance")
     return joined(
+        _sides(settings),
         f"{settings.get('norm', 'raw')} norms",
         "pseudo-inverse" if settings.get("inverse") == "pinv" else "",
         f"relative distance {distance}" if distance is not None else "",
         f"filter {filters}" if filters else "",
         _SAME.get(settings.get("exclude_same", False), ""),
     )
+
+
+def _sides(settings: Mapping[str, Any]) -> str:
+    """Through which sides weights were read, where not as in the papers."""
+    source, common = settings.get("source_side"), settings.get("common", "all")
+    if source is None:
+        return ""
+    said = [f"{source} → {settings['target_side']}", *settings.get("other_sides", ())]
+    said += ["centred"] * settings["centre"] + ["unit rows"] * settings["unit"]
+    said += ["through the reading norm"] * settings["reading_norm"]
+    return ", ".join([*said, "all tokens" if common == "all" else f"{common:,} common tokens"])
 
 
 def taken_line(settings: Mapping[str, Any]) -> str:

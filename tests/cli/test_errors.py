@@ -67,7 +67,9 @@ def test_what_does_not_exist_is_one_line(run, tiny_gpt2, arguments):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("heads", "--circuit", "ov"),
+        ("heads", "--circuit", "oq"),
+        ("heads", "--source", "mlp"),
+        ("heads", "--common", "few"),
         ("heads", "--top", 0),
         ("heads", "--json", "--csv", "x.csv"),
         ("heads", "--circuit", "vo", "--distance", 1),
@@ -275,7 +277,7 @@ def test_cuda_is_refused_where_there_is_none(run, tiny_gpt2):
             "give --text FILE, or --run-dtype float64.",
         ),
         ("or leave out resume=True.", "fit", "or leave out --resume."),
-        ("give text=FILE.", "heads", "give text=FILE."),  # which has no such option
+        ("give seed=1.", "heads", "give seed=1."),  # which has no such option
         ("'context=3' is none", "fit", "'context=3' is none"),
     ],
 )

@@ -109,7 +109,7 @@ def test_csv_of_awkward_tokens_round_trips(run, awkward):
 
 def test_json_of_a_neuron_is_the_result(run, tiny_llama):
     found = run("ff", tiny_llama, "--layer", 1, "--neuron", 5, "-k", 6, "--json")
-    expected = read_neurons(embspace.load(tiny_llama).ff[1], [5], 6)[0]
+    expected = read_neurons(embspace.load(tiny_llama).ff[1].read(), [5], 6)[0]
     assert json.loads(found.stdout) == expected.to_dict()
     assert set(expected.vectors) == {"gate", "up", "value"}
 

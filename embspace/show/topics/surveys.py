@@ -15,7 +15,8 @@ from rich.text import Text
 from ...read.circuits import SIDES, CircuitPairs, Pair, circuit_notes
 from ...read.neurons import NeuronTokens
 from ...read.related import RelatedPairs
-from ...read.vectors import VectorTokens
+from ...read.seen_rows import largest_cosine
+from ...read.vectors import VectorTokens, vector_settings
 from ..long_tables import GAP
 from ..report import Tone
 from ..style import cut, label_text, padded, words
@@ -232,7 +233,7 @@ def heading_of_neurons(reading: "FeedForwardReading", n: int, filters: Sequence[
     about = joined(
         f"of each layer, the {n} of {len(reading.values)} neurons whose value singles out a token "
         "most (×rms: largest |score| over the rms of all)",
-        settings_line({"norm": reading.norm, "filters": filters}),
+        settings_line(vector_settings(reading.reading) | {"filters": filters}),
     )
     return Heading(
         joined(model_name(reading.model.provenance), "feed-forward neurons"),
@@ -244,7 +245,7 @@ def heading_of_neurons(reading: "FeedForwardReading", n: int, filters: Sequence[
 
 def heading_of_vectors(group: "VectorGroup", filters: Sequence[str]) -> Heading:
     """Above the vectors of a group."""
-    about = joined(STRONGER, settings_line({"norm": group.norm, "filters": filters}))
+    about = joined(STRONGER, settings_line(vector_settings(group.reading) | {"filters": filters}))
     return Heading(
         joined(model_name(group.model.provenance), group.name),
         (about, *_notes(group.model)),
@@ -287,11 +288,20 @@ def largest_of(n: float) -> float:
 
 
 def noise_of_pairs(
-    space: "VocabularySpace", filters: Iterable[str] = (), token: str | None = None
+    space: "VocabularySpace",
+    filters: Iterable[str] = (),
+    token: str | None = None,
+    unit_width: int | None = None,
 ) -> float:
-    """For the strongest pair of a circuit; with a token, for the strongest in its row."""
+    """For the strongest pair of a circuit; with a token, for the strongest in its row.
+
+    unit_width: of rows of length one, whose scores are cosines and have a largest value.
+    """
     n = _taking_part(space, filters)
-    return largest_of(float(n) * n if token is None else n)
+    n_pairs = float(n) * n if token is None else n
+    if unit_width:
+        return largest_cosine(n_pairs, unit_width) * unit_width**0.5
+    return largest_of(n_pairs)
 
 
 def noise_of_vectors(space: "VocabularySpace", filters: Iterable[str] = ()) -> float:
