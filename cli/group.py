@@ -15,7 +15,7 @@ from .guard import PipeClosedError, guarded, open_missing_streams
 from .options import CONTEXT, debug_option
 
 COMMANDS = (
-    *("heads", "ff", "token", "vectors", "lens", "evidence", "align"),
+    *("heads", "ff", "token", "vectors", "relations", "lens", "evidence", "align"),
     *("stitch", "finetune", "diff"),
     *("fit", "score", "transfer", "submodules", "exit", "alternate", "maps"),
     *("reproduce", "check", "models"),

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 BUFFER = 1 << 26  # bytes of scores at a time
@@ -43,57 +43,52 @@ class Asked:
 
 
 def hits_of_head(
-    sources: Float[Tensor, "n d_h"], targets: Float[Tensor, "V d_h"], asked: Sequence[Asked]
+    sources: Float[Tensor, "n d_h"], targets: Float[Tensor, "d_h V"], asked: Sequence[Asked]
 ) -> list[tuple[Hits, Hits]]:
     """What a head promotes and what it suppresses, relation by relation.
 
     A target counts where fewer than k scores of its row are above its own (below, of what is
-    suppressed): k-th scores are found without sorting, so ties count for it.
+    suppressed): k-th scores are found without sorting, and ties count for it.
     """
     ks = sorted({one.k for one in asked})
-    every = torch.cat([one.targets for one in asked]).unique()
-    highest, lowest = [], []
+    every = torch.cat([one.targets for one in asked]).unique().to(targets.device)
+    high, low = [], []
     for scores in _rows_of_scores(sources, targets):
-        own = scores[:, every]
-        top, bottom = kth(scores, ks), -kth(scores.neg_(), ks)
-        highest.append(own[:, :, None] >= top[:, None])
-        lowest.append(own[:, :, None] <= bottom[:, None])
-    promoted, suppressed = torch.cat(highest).cpu(), torch.cat(lowest).cpu()
+        own = scores[:, every, None]
+        high.append(own >= kth(scores, ks, largest=True)[:, None])
+        low.append(own <= kth(scores, ks, largest=False)[:, None])
+    promoted, suppressed = torch.cat(high).cpu(), torch.cat(low).cpu()
     every, found = every.cpu(), []
     for one in asked:
-        columns = torch.searchsorted(every, one.targets.cpu())
-        at = ks.index(one.k)
-        rows = one.rows.cpu()
-        found.append((_of(promoted, rows, columns, at), _of(suppressed, rows, columns, at)))
+        columns, at = torch.searchsorted(every, one.targets), ks.index(one.k)
+        found.append(tuple(_of(x[:, :, at], one.rows, columns) for x in (promoted, suppressed)))
     return found
 
 
-def _of(hits: Tensor, rows: Tensor, columns: Tensor, at: int) -> Hits:
-    i, j = hits[:, :, at][rows][:, columns].nonzero(as_tuple=True)
-    return Hits(i, j)
+def _of(hits: Bool[Tensor, "n m"], rows: Tensor, columns: Tensor) -> Hits:
+    return Hits(*hits[rows][:, columns].nonzero(as_tuple=True))
 
 
 def _rows_of_scores(sources: Tensor, targets: Tensor) -> Iterator[Tensor]:
-    """Scores of all targets, a few sources at a time."""
-    step = max(1, BUFFER // (4 * len(targets)))
-    across = targets.T
+    """Scores of all targets, a few sources at a time; the same memory every time."""
+    step = max(1, min(len(sources), BUFFER // (4 * targets.shape[1])))
+    room = sources.new_empty(step, targets.shape[1])
     for part in sources.split(step):
-        yield part @ across
+        yield torch.mm(part, targets, out=room[: len(part)])
 
 
-def kth(scores: Float[Tensor, "n V"], ks: Sequence[int]) -> Float[Tensor, "n ks"]:
-    """The k-th largest score of each row, for each k; -inf beyond the end of a row.
+def kth(scores: Float[Tensor, "n V"], ks: Sequence[int], *, largest: bool) -> Float[Tensor, "n ks"]:
+    """The k-th largest (or smallest) score of each row, for each k.
 
     The first k lie in the k groups with the largest maxima, or in the rest that fills no group.
     """
     n, V = scores.shape
-    k, wide = max(ks), V // GROUP
-    if wide <= 2 * k:
-        best = scores.topk(min(k, V), dim=1).values
-    else:
+    k, wide = min(max(ks), V), V // GROUP
+    if wide > 2 * k:
         groups = scores[:, : wide * GROUP].view(n, GROUP, wide)
-        first = groups.amax(1).topk(k, dim=1).indices
+        ends = groups.amax(1) if largest else groups.amin(1)
+        first = ends.topk(k, dim=1, largest=largest).indices
         inside = groups.gather(2, first[:, None].expand(n, GROUP, k)).reshape(n, -1)
-        best = torch.cat([inside, scores[:, wide * GROUP :]], 1).topk(k, dim=1).values
-    best = torch.nn.functional.pad(best, (0, k - best.shape[1]), value=-torch.inf)
-    return best[:, [k - 1 for k in ks]]
+        scores = torch.cat([inside, scores[:, wide * GROUP :]], 1)
+    best = scores.topk(k, dim=1, largest=largest).values
+    return best[:, [min(k, one) - 1 for one in ks]]

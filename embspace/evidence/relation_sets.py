@@ -144,7 +144,9 @@ def _of_json(path: Path, text: str) -> tuple[RelationSet, ...]:
         raise EmbspaceError(f"{path}: expected {{name: [[source, target], …]}} or a list of pairs.")
     found = []
     for name, given in named.items():
-        pairs, k = (given.get("pairs"), given.get("k")) if isinstance(given, dict) else (given, None)
+        pairs, k = (
+            (given.get("pairs"), given.get("k")) if isinstance(given, dict) else (given, None)
+        )
         if not isinstance(pairs, list) or not all(_is_pair(pair) for pair in pairs) or not pairs:
             raise EmbspaceError(f"{path}, {name[:80]}: expected a list of [source, target] words.")
         words = tuple((a.strip(), b.strip()) for a, b in pairs)
@@ -162,8 +164,9 @@ def _is_pair(pair: Any) -> bool:
 
 def token_pairs(space: VocabularySpace, relation: RelationSet) -> TokenPairs:
     """A relation's pairs of which both words are one token of a vocabulary."""
+    starts = marks_word_starts(space)
     words = {word for pair in relation.pairs for word in pair}
-    ids = {word: one_token(space, word) for word in words}
+    ids = {word: one_token(space, word, starts) for word in words}
     kept = [(pair, ids[pair[0]], ids[pair[1]]) for pair in relation.distinct]
     kept = [(pair, a, b) for pair, a, b in kept if a is not None and b is not None]
     k = relation.k or (25 if len(space) >= 128_000 else 10)
@@ -177,15 +180,15 @@ def token_pairs(space: VocabularySpace, relation: RelationSet) -> TokenPairs:
     )
 
 
-def one_token(space: VocabularySpace, word: str) -> int | None:
-    """The id of a word that is one token: the one that begins a word, where tokens say so."""
+def one_token(space: VocabularySpace, word: str, starts: bool) -> int | None:
+    """The id of a word that is one token; `starts`: of the token that begins a word."""
     try:
         found = [lookup.ids[0] for lookup in space.find(word) if lookup.single]
     except VocabularyError:
         return None
     if word.startswith("#") and word[1:].isdecimal():
         return found[0]
-    if marks_word_starts(space):
+    if starts:
         found = [i for i in found if (space.texts[i] or "").startswith(" ")]
     return found[0] if found else None
 

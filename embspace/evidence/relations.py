@@ -16,7 +16,7 @@ from torch import Tensor
 from ..checking import indices, positive, whole
 from ..errors import EmbspaceError
 from ..read.circuits import HeadCircuit
-from ..read.default_reading import chosen_reading
+from ..read.default_reading import default_reading
 from ..read.reading import Reading
 from ..read.seen_rows import normed_rows
 from ..read.sides import tables_of
@@ -144,8 +144,8 @@ class ScoringRelations:
     ) -> None:
         given = tuple(bundled_relations() if sets is None else sets)
         names_of(given)
-        Reading().but(**changes)
-        self.model, self.reading, self.changes = model, reading, changes
+        self.model = model
+        self.reading = (reading or Reading()).but(**changes) if changes else reading
         self.seed = whole(seed, "seed")
         rows, columns = range(model.n_layers), range(model.n_heads)
         self.layers = tuple(rows if layers is None else indices(layers, len(rows), "layer"))
@@ -175,24 +175,24 @@ class ScoringRelations:
             for one in self.asked
         ]
         for layer in self.layers:
-            how = chosen_reading(self.model, layer, self.reading, self.changes)
+            how = self._how(layer)
             for head, source, target in _projected(self.model, layer, self.heads, how, ids):
                 self._hits[layer, head] = hits_of_head(source, target, asked)
             yield layer
 
     def settings(self) -> dict[str, Any]:
         """How relations were scored."""
-        how = chosen_reading(self.model, self.layers[-1], self.reading, self.changes)
-        same = all(
-            chosen_reading(self.model, layer, self.reading, self.changes) == how
-            for layer in self.layers
-        )
+        how = self._how(self.layers[-1])
+        same = all(self._how(layer) == how for layer in self.layers)
         return {
             "reading": how.name if same else "by layer, as kept for this model",
             "norm": how.norm,
             "permutations": PERMUTATIONS,
             "seed": self.seed,
         }
+
+    def _how(self, layer: int) -> Reading:
+        return self.reading or default_reading(self.model, layer)
 
     def result(self) -> Relations:
         """Every relation over all heads asked for."""
@@ -280,7 +280,8 @@ def relations(
         k: a target among the first k counts; by default each set's own, else 10, or 25 for
             vocabularies of 128,000 tokens and more.
         seed: of the permutations.
-        changes: fields of `Reading` to change, such as `source="first-mlp"`.
+        changes: fields of `Reading`, such as `source="first-mlp"`, to change in `reading`; without
+            one, in the papers' own: raw rows of E.
 
     Returns:
         Shares of pairs promoted and suppressed, and p-values by permuting the targets among the
@@ -307,20 +308,14 @@ def relations(
     return scoring.result()
 
 
-def corrected(
-    hits: Sequence[Hits], n: int, seed: int, n_relations: int
-) -> Float[Tensor, "heads"]:
+def corrected(hits: Sequence[Hits], n: int, seed: int, n_relations: int) -> Float[Tensor, "heads"]:
     """p of each head's share of n pairs, by permuting targets; corrected over heads and relations.
 
     Against the largest share of any head in each permutation (Westfall & Young), then times the
     number of relations.
     """
-    shuffled = torch.stack(
-        [
-            torch.randperm(n, generator=torch.Generator().manual_seed(seed * PERMUTATIONS + at))
-            for at in range(PERMUTATIONS)
-        ]
-    )
+    generator = torch.Generator().manual_seed(seed)
+    shuffled = torch.rand(PERMUTATIONS, n, generator=generator).argsort(dim=1)
     largest = torch.zeros(PERMUTATIONS, dtype=torch.long)
     for one in hits:
         if len(one.i):
@@ -333,27 +328,26 @@ def corrected(
 
 def _projected(
     model: "Model", layer: int, heads: Sequence[int], how: Reading, ids: Int[Tensor, "n"]
-) -> Iterator[tuple[int, Float[Tensor, "n d_h"], Float[Tensor, "V d_h"]]]:
-    """Each head's source rows of some tokens and target rows of all, in the model's dtype.
+) -> Iterator[tuple[int, Float[Tensor, "n d_h"], Float[Tensor, "d_h V"]]]:
+    """Each head's source rows of some tokens and target columns of all, in the model's dtype.
 
     Of a row's order only the source's centring and the target's length count: rows may be scaled,
     and every target of a row moved, without moving its targets' places.
     """
     circuits = [HeadCircuit(model, layer, head, "vo", reading=how) for head in heads]
-    pairs = [circuit.matrices for circuit in circuits]
-    reads = model.vocabulary.back(torch.cat([a for a, _ in pairs], dim=1), how.inverse)
-    source = _source_rows(model, layer, how, ids) @ reads
+    reads = torch.cat([circuit.matrices[0] for circuit in circuits], dim=1)
+    source = _source_rows(model, layer, how, ids) @ model.vocabulary.back(reads, how.inverse)
     table = tables_of(model).target(None)
-    for n, head in enumerate(heads):
-        d_h = pairs[n][0].shape[1]
-        writes = pairs[n][1]
-        target = torch.cat(
-            [part.to(writes.device, writes.dtype) @ writes for part in table.split(ROWS)]
-        )
+    for at, circuit in zip(source.split(model.d_head, dim=1), circuits, strict=True):
+        writes = circuit.matrices[1].T.contiguous()
+        target = writes.new_empty(len(writes), len(table))
+        for start in range(0, len(table), ROWS):
+            part = table[start : start + ROWS].to(writes)
+            torch.mm(writes, part.T, out=target[:, start : start + len(part)])
         if how.unit:
-            target = target - target.mean(0) if how.centre else target
-            target = torch.nn.functional.normalize(target, dim=1)
-        yield head, source[:, n * d_h : (n + 1) * d_h], target
+            target -= target.mean(1, keepdim=True) if how.centre else 0.0
+            target /= target.norm(dim=0, keepdim=True).clamp_min(1e-30)
+        yield circuit.head, at.contiguous(), target
 
 
 def _source_rows(
@@ -370,8 +364,8 @@ def _source_rows(
     if not how.centre:
         return found
     every = torch.arange(len(model.vocabulary))
-    total = sum(rows(part).double().sum(0) for part in every.split(ROWS))
-    return found - (total / len(every)).to(found)
+    totals = torch.stack([rows(part).double().sum(0) for part in every.split(ROWS)])
+    return found - (totals.sum(0) / len(every)).to(found)
 
 
 def _notes(every: Sequence[TokenPairs]) -> tuple[str, ...]:

@@ -216,6 +216,7 @@ TOPICS: dict[str, tuple[str, ...]] = {
     "maps": ("Maps", "KeptMaps"),
     "matching_pairs": ("PairSimilarity",),
     "readings": ("CircuitPairs", "VectorTokens", "NeuronTokens", "RelatedPairs", "TokenReading"),
+    "relations": ("Relations", "RelationsOfHead"),
     "reproduction": ("Reproduction",),
     "scores": ("Scores", "Transfer", "SubmoduleScores"),
     "state_overlap": ("StateOverlap",),

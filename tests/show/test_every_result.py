@@ -91,6 +91,16 @@ def lens_comparison(model: Any) -> Result:
     return compare_lenses(model, ["id", "mat"], TEXT)
 
 
+def scored_relations(model: Any) -> Any:
+    from embspace.evidence.relation_sets import RelationSet
+    from embspace.evidence.relations import ScoringRelations
+
+    pairs = RelationSet("neighbours", tuple((f"#{i}", f"#{i + 1}") for i in range(260, 290)))
+    scoring = ScoringRelations(model, [pairs])
+    assert list(scoring) == list(range(model.n_layers))
+    return scoring
+
+
 MANY = ("TokenReadings", "Lenses")  # several results, shown one below the other
 # One builder a kind: (model, the same fine-tuned, labelled texts, an empty folder) -> result.
 BUILT: dict[str, Callable[..., Result]] = {
@@ -118,6 +128,8 @@ BUILT: dict[str, Callable[..., Result]] = {
     "InverseCheck": lambda m, *_: evidence.inverse(m, n=9),
     "Concept": lambda m, *_: evidence.concept(m, ["#280", "#285"], draws=20),
     "StateOverlap": lambda m, *_: evidence.states(m, FEW),
+    "Relations": lambda m, *_: scored_relations(m).result(),
+    "RelationsOfHead": lambda m, *_: scored_relations(m).of_head(),
     "Trust": lambda m, *_: evidence.trust(m, FEW),
     "FineTuning": lambda m, t, r, folder: embspace.finetune(
         m, r, folder / "classifier", blocks=1, epochs=1, batch=8
