@@ -49,7 +49,12 @@ def read_heads(
     one = layer is not None and head is not None
     circuits: tuple[Circuit, ...] = ("vo", "qk") if circuit == "both" else (circuit,)  # type: ignore[assignment]
     k = top or (TABLE if one else LINE)
-    model = opening.open(lambda m: _needs(m, layer, head, len(circuits), token, k, search), WAY_OUT)
+
+    def needs(model: "ReadableModel") -> "Needs":
+        taking = {"rows": through.rows(model, search["filters"]), "plain": through.is_plain(model)}
+        return _needs(model, layer, head, len(circuits), token, k, taking)
+
+    model = opening.open(needs, WAY_OUT)
     places = _places(model, layer, head)
     if token is not None:
         tell_spellings(model.vocabulary, token, say)
@@ -114,17 +119,16 @@ def _needs(
     n_circuits: int,
     token: str | None,
     k: int,
-    search: dict[str, Any],
+    taking: dict[str, Any],
 ) -> "Needs":
     """What the work needs; raises EmbspaceError for what does not exist."""
     from embspace.read.forecast import needs_of_circuits, needs_of_rows
 
     n = len(_places(model, layer, head)) * n_circuits
-    mask = model.vocabulary.mask(search["filters"])
     if token is not None:
         model.vocabulary.token_ids(token)
         return needs_of_rows(model, 2 * n)
-    return needs_of_circuits(model, n, rows=None if mask is None else int(mask.sum()), k=k)
+    return needs_of_circuits(model, n, k=k, **taking)
 
 
 def _shown(

@@ -59,6 +59,28 @@ class Through:
             given["maps"] = self._maps(model)
         return model.reading(layer, **given, **how)
 
+    def is_plain(self, model: "ReadableModel") -> bool:
+        """Whether rows of E meet the weights as they are, told without measuring anything."""
+        from embspace.read.default_reading import has_room
+
+        others = (self.target, self.centre, self.unit, self.common)
+        asked = any(value is not None for value in others)
+        return not asked and (
+            self.source == "embedding" or (not self.source and not has_room(model))
+        )
+
+    def rows(self, model: "ReadableModel", filters: tuple[str, ...]) -> int | None:
+        """At most how many tokens take part; None for all. Raises VocabularyError for a filter."""
+        from embspace.read.reading import COMMON
+
+        mask = model.vocabulary.mask(filters)
+        n = len(model.vocabulary) if mask is None else int(mask.sum())
+        common = _number(self.common)
+        if common is None:
+            common = "all" if self.source == "embedding" or self.is_plain(model) else COMMON
+        least = n if common == "all" else min(n, common)
+        return None if least == len(model.vocabulary) else least
+
     def prepare(self, model: "ReadableModel", layers: Iterable[int], **how: Any) -> None:
         """Make the tables of states that the readings need, with their size said first."""
         from embspace.read.seen_rows import asked_ids

@@ -20,8 +20,13 @@ LABEL = 300  # bytes a token's text, label and index entry take
 SLACK = 256 << 20  # pools, tiles and copies of no great size
 
 
-def needs_of_circuits(model: "Model", n: int, *, rows: int | None = None, k: int = 0) -> Needs:
-    """The k strongest pairs of n circuits, over all tokens or only `rows` of them."""
+def needs_of_circuits(
+    model: "Model", n: int, *, rows: int | None = None, k: int = 0, plain: bool = True
+) -> Needs:
+    """The k strongest pairs of n circuits, over all tokens or only `rows` of them.
+
+    plain: rows of E as they are; otherwise those of other sides are made, and held in float64.
+    """
     V, d, d_h = len(model.vocabulary), model.d, model.d_head
     taking_part = V if rows is None else rows
     sides = min(n, circuits_at_once(model, taking_part)) * bytes_of_sides(model, taking_part)
@@ -30,7 +35,7 @@ def needs_of_circuits(model: "Model", n: int, *, rows: int | None = None, k: int
     search = 2.0 * taking_part**2 * d_h * searched
     flops = n * (projections + search) + _gram_flops(model)
     found = min(n, 2) * min(k, taking_part**2) * PAIR  # two circuits of a head share a page
-    private = _common(model) + sides + found
+    private = _common(model) + sides + found + (0 if plain else _bytes_of_made(model, taking_part))
     return Needs(private, _table_bytes(model), flops / flops_per_second())
 
 
@@ -64,6 +69,12 @@ def needs_of_token(model: "Model") -> Needs:
     n = 4.0 * model.n_layers * model.n_heads
     flops = n * 2.0 * V * d + _gram_flops(model) + model.n_layers * 6.0 * _d_ff(model) * d * d
     return Needs(_common(model) + 4 * BUFFER, _table_bytes(model), flops / flops_per_second())
+
+
+def _bytes_of_made(model: "Model", rows: int) -> int:
+    """A source table in the working dtype, and both sides of each circuit in hand in float64."""
+    held = 4 * circuits_at_once(model, rows) * rows * model.d_head * 8
+    return rows * model.d * _width(model) + held
 
 
 def _common(model: "Model") -> int:
