@@ -10,8 +10,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from ..errors import VocabularyError
+from ..weights.filters import filter_names
 from ..weights.labels import Scheme, scheme_of
-from ..weights.vocabulary import VocabularySpace, filter_names
+from ..weights.vocabulary import VocabularySpace
 
 INNER = "##"  # how WordPiece marks a piece that continues a word
 # Blocks of ideographs that BERT's tokenizers cut off as words of their own.

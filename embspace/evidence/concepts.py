@@ -14,7 +14,8 @@ from ..errors import VocabularyError
 from ..notation import GROUPS, NORMS, Norm
 from ..read.vectors import FeedForwardReading, VectorGroup, sub_heads
 from ..results import ListResult, Record
-from ..weights.vocabulary import BLOCK, Token, VocabularySpace, filter_names
+from ..weights.filters import filter_names
+from ..weights.vocabulary import BLOCK, Token, VocabularySpace
 
 if TYPE_CHECKING:
     from ..weights.model import Model

@@ -14,8 +14,9 @@ from ..errors import EmbspaceError, ModelError
 from ..notation import CIRCUITS, Circuit
 from ..results import ListResult, Record
 from ..weights.attention import Attention
+from ..weights.filters import filter_names
 from ..weights.model import fold, reading, writing, writing_gains
-from ..weights.vocabulary import VocabularySpace, filter_names
+from ..weights.vocabulary import VocabularySpace
 from .default_reading import chosen_reading
 from .factors import Factor
 from .pairs import TopPairs, top_of_rows, top_pairs

@@ -8,7 +8,7 @@ import torch
 
 from ..checking import indices, positive
 from ..results import Result
-from ..weights.vocabulary import filter_names
+from ..weights.filters import filter_names
 from .seen_rows import asked_mask
 from .vectors import FeedForwardReading, VectorTokens, vector_settings
 

@@ -15,8 +15,8 @@ from ..live.opening import open_model
 from ..live.proved import ProvedModel
 from ..notation import Circuit, Group, Inverse, Norm
 from ..weights.family import Family
+from ..weights.filters import filter_names
 from ..weights.model import Model
-from ..weights.vocabulary import filter_names
 from .circuits import CircuitPairs, Head, HeadCircuit
 from .default_reading import chosen_reading
 from .parallel import circuits_at_once, in_order

@@ -11,7 +11,8 @@ from torch import Tensor
 from ..checking import index, positive
 from ..notation import Norm
 from ..results import Record, Result, SeveralResults
-from ..weights.vocabulary import BLOCK, Token, VocabularySpace, filter_names
+from ..weights.filters import filter_names
+from ..weights.vocabulary import BLOCK, Token, VocabularySpace
 from .circuits import HeadCircuit, root_mean_squares
 from .pairs import top_of_rows
 from .reading import PAPERS, Reading

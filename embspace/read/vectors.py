@@ -14,9 +14,10 @@ from ..errors import EmbspaceError, ModelError
 from ..notation import GROUPS, Group, Norm
 from ..results import ListResult
 from ..weights.feed_forward import chosen_expert
+from ..weights.filters import filter_names
 from ..weights.model import fold, writing, writing_gains
 from ..weights.model import reading as gain_read
-from ..weights.vocabulary import BUFFER, Token, filter_names
+from ..weights.vocabulary import BUFFER, Token
 from .default_reading import chosen_reading
 from .reading import PAPERS, Reading
 from .seen_rows import asked_mask, n_asked, seen_rows, seen_space

@@ -204,7 +204,7 @@ def shown_with(model: Any, texts: list[str | None]) -> Iterator[Any]:
     space.__dict__["texts"] = [*texts, *(f"w{i}" for i in range(len(space) - len(texts)))]
     only = torch.zeros(len(space), dtype=torch.bool)
     only[: len(texts)] = True
-    space._masks[("mine",)] = only
+    space._filters._masks[("mine",)] = only
     try:
         yield model.heads[0, 1].vo.top_pairs(9, filters="mine")
         yield model.ff[1].values[3].top_tokens(40, filters="mine")
@@ -213,7 +213,7 @@ def shown_with(model: Any, texts: list[str | None]) -> Iterator[Any]:
             space.__dict__.pop(name, None)
             if value is not None:
                 space.__dict__[name] = value
-        space._masks.clear()
+        space._filters._masks.clear()
 
 
 @settings(max_examples=25, deadline=None)
