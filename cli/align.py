@@ -8,6 +8,7 @@ from . import options as o
 from .followed import watched
 from .opening import Opening
 from .output import Output
+from .texts import read_text, require_text
 
 if TYPE_CHECKING:
     from embspace.between.state_alignment import StateAlignment
@@ -35,7 +36,11 @@ def groups_named(
 @o.filter_option
 @o.norm_option
 @click.option("--states", is_flag=True, help="Compare states on the same words instead.")
-@click.option("--text", metavar="FILE", help="With --states: sentences, one a line; or a table.")
+@click.option(
+    "--text",
+    metavar="FILE",
+    help="With --states: sentences, one a line; or a table.",
+)
 @o.count("--words", help="With --states: take about so many words.  [default: 3000]")
 @o.plot_option
 @o.seed_option
@@ -110,9 +115,8 @@ def _compared_on_text(
 ) -> "StateAlignment":
     """Both models run on a text: how alike their states are at the same words."""
     from embspace.between.state_alignment import WORDS, align_states
-    from embspace.text.text import Text
 
-    given = None if text is None else Text.read(text)  # before the models are opened
+    require_text(text)
     a, b = (opening.open() for opening in openings)
-    read = Text.read(Text.of(given, a), seed=seed)
+    read = read_text(a, text, seed=seed)
     return align_states(a, b, read, words=words or WORDS, watch=watched("states"))

@@ -1,21 +1,19 @@
 """`embspace alternate`: blocks of a model in turn with jumps by its maps."""
 
-from typing import Any
-
 import click
 
 from . import options as o
+from .followed import Followed
+from .maps_option import chosen_maps, maps_option
 from .opening import Opening
 from .output import Output
-from .ranges import numbers
-from .texts import Reading, text_options
+from .ranges import range_option
+from .texts import TextOptions, text_options
 
 
-@click.command("alternate", context_settings=o.CONTEXT, short_help="Blocks and jumps in turn.")
+@o.command("alternate", "Blocks and jumps in turn.")
 @o.model_argument
-@click.option(
-    "--maps", "--map", "maps", metavar="FILE", help="Maps of all pairs.  [default: fitted, cached]"
-)
+@maps_option("Maps of all pairs.  [default: MODEL.maps, else fitted now and cached]")
 @click.option(
     "--schedule",
     "schedules",
@@ -23,40 +21,31 @@ from .texts import Reading, text_options
     metavar="S",
     help="single, rr (all), rr:A,B, r2 or best; may be repeated.  [default: all four kinds]",
 )
-@click.option(
-    "--budgets",
-    callback=numbers,
-    metavar="0-5,8",
-    help="Blocks run of single, r2 and best, ends included.  [default: all numbers]",
+@range_option(
+    "--budgets", help="Blocks run of single, r2 and best, ends included.  [default: all numbers]"
 )
-@click.option(
-    "--beam",
-    type=click.IntRange(min=1),
-    default=4,
-    show_default=True,
-    metavar="N",
-    help="Schedules that best keeps at each number of blocks.",
-)
-@click.option(
+@o.count("--beam", default=4, help="Schedules that best keeps at each number of blocks.")
+@o.count(
     "--tries",
-    type=click.IntRange(min=1),
-    metavar="N",
     help="Schedules that best measures at each number of blocks.  [default: all that follow]",
 )
-@click.option(
-    "--lines",
-    "--rows",
-    "rows",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Lines to calibrate and to score, each.",
-)
+@o.count("--lines", "--rows", "rows", help="Lines to calibrate and to score, each.")
 @o.plot_option
 @text_options
 @o.output_options
 @o.opening_options
-@o.debug_option
-def command(opening: Opening, output: Output, reading: Reading, **given: Any) -> None:
+def command(
+    opening: Opening,
+    output: Output,
+    text: TextOptions,
+    maps: str | None,
+    schedules: tuple[str, ...],
+    budgets: list[int] | None,
+    beam: int,
+    tries: int | None,
+    rows: int | None,
+    plot: str | None,
+) -> None:
     """Run some blocks, jump over the others by maps, and see how often the answer stays.
 
     \b
@@ -74,6 +63,24 @@ def command(opening: Opening, output: Output, reading: Reading, **given: Any) ->
         embspace alternate gpt2 --schedule rr:2,1 --schedule single --plot alternate.svg
         embspace alternate gpt2 --schedule best --budgets 6,9 --lines 200
     """
-    from .exiting import alternate_blocks
+    from embspace.shorten.alternation import alternate
+    from embspace.shorten.schedules import FAMILIES, parsed
 
-    alternate_blocks(opening, output, reading, **given)
+    model = text.run(opening.open())
+    for name in schedules:
+        parsed(name, model.n_layers)
+    given = chosen_maps(maps, opening, model, all_pairs=True)
+    read = text.read(model)
+    with Followed() as bar:
+        result = alternate(
+            model,
+            given,
+            read,
+            schedules=schedules or FAMILIES,
+            budgets=budgets,
+            beam=beam,
+            tries=tries,
+            rows=rows,
+            progress=bar,
+        )
+    output.one(result, plot)

@@ -5,7 +5,6 @@ import click
 from . import (
     evidence_concepts,
     evidence_inverse,
-    evidence_logits,
     evidence_pairs,
     evidence_states,
     evidence_trust,
@@ -17,8 +16,8 @@ EXPERIMENTS: dict[str, click.Command] = {
     "pairs": evidence_pairs.command,
     "inverse": evidence_inverse.command,
     "concepts": evidence_concepts.command,
-    "states": evidence_states.command,
-    "logits": evidence_logits.command,
+    "states": evidence_states.states,
+    "logits": evidence_states.logits,
     "trust": evidence_trust.command,
 }
 

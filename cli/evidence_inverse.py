@@ -1,27 +1,17 @@
 """`embspace evidence inverse`: is E^T as good an inverse of E as E^+?"""
 
-from typing import Any
-
 import click
 
 from . import options as o
-from .evidence_work import finish
-from .opening import Opening, working
+from .followed import working
+from .opening import Opening
 from .output import Output
-from .texts import read_some, some_texts_options
+from .texts import read_text, require_text, some_texts_options
 
 
-@click.command("inverse", context_settings=o.CONTEXT, short_help="E^T against E^+.")
+@o.command("inverse", "E^T against E^+.")
 @o.model_argument
-@click.option(
-    "-n",
-    "--vectors",
-    type=click.IntRange(min=2),
-    default=300,
-    show_default=True,
-    metavar="N",
-    help="Vectors of each kind.",
-)
+@o.count("-n", "--vectors", default=300, least=2, help="Vectors of each kind.")
 @click.option(
     "-k",
     "--entries",
@@ -37,8 +27,17 @@ from .texts import read_some, some_texts_options
 @o.plot_option
 @o.output_options
 @o.opening_options
-@o.debug_option
-def command(opening: Opening, output: Output, **given: Any) -> None:
+def command(
+    opening: Opening,
+    output: Output,
+    vectors: int,
+    keep: tuple[int, ...],
+    text: str | None,
+    texts: int,
+    column: str | None,
+    seed: int,
+    plot: str | None,
+) -> None:
     """How well E^T and E^+ bring vectors back when only some entries are kept (paper: App. A).
 
     The cosine between X X^T and keep_k(X E) keep_k(X E'^T)^T, for E' = E^T and E^+; X are normal
@@ -48,32 +47,18 @@ def command(opening: Opening, output: Output, **given: Any) -> None:
         embspace evidence inverse
         embspace evidence inverse gpt2-medium --text sentences.txt --plot inverse.svg
     """
-    _measure(opening, output, **given)
-
-
-def _measure(
-    opening: Opening,
-    output: Output,
-    *,
-    vectors: int,
-    keep: tuple[int, ...],
-    text: str | None,
-    texts: int,
-    column: str | None,
-    seed: int,
-    plot: str | None,
-) -> None:
     from embspace.evidence.inverse_check import KEPT, inverse_check, needs_of_inverse
 
+    require_text(text)
     way_out = "measure fewer with --vectors."
     model = opening.open(lambda m: needs_of_inverse(m, vectors, len(keep or KEPT)), way_out)
     states = None
     if text is not None:
         from embspace.evidence.hidden_states import hidden_states
 
-        read = read_some(model, text, texts, column, seed=seed)
+        read = read_text(model, text, column, limit=texts, seed=seed)
         with working(f"running the model on {len(read)} texts"):
             states = hidden_states(model, read)
     with working("comparing both inverses"):
         result = inverse_check(model, n=vectors, kept=keep or None, states=states, seed=seed)
-    finish(output, result, plot)
+    output.one(result, plot)

@@ -1,34 +1,36 @@
 """`embspace evidence trust`: does a head do what its weights say?"""
 
-from typing import Any
-
-import click
+from typing import TYPE_CHECKING
 
 from . import options as o
-from .evidence_work import finish, followed
+from .followed import watched
 from .opening import Opening
 from .output import Output
 from .terminal import say
-from .texts import read_some, some_texts_options
+from .texts import read_text, require_text, some_texts_options
+
+if TYPE_CHECKING:
+    from embspace.notation import Norm
 
 
-@click.command("trust", context_settings=o.CONTEXT, short_help="A grade for each head's reading.")
+@o.command("trust", "A grade for each head's reading.")
 @o.model_argument
 @some_texts_options(100)
-@click.option(
-    "--max-tokens",
-    type=click.IntRange(min=6),
-    default=64,
-    show_default=True,
-    metavar="N",
-    help="Longer texts are cut.",
-)
+@o.count("--max-tokens", default=64, least=6, help="Longer texts are cut.")
 @o.norm_option
 @o.plot_option
 @o.output_options
 @o.opening_options
-@o.debug_option
-def command(opening: Opening, output: Output, **given: Any) -> None:
+def command(
+    opening: Opening,
+    output: Output,
+    text: str | None,
+    texts: int,
+    column: str | None,
+    max_tokens: int,
+    norm: "Norm",
+    plot: str | None,
+) -> None:
     """Grade each head: does it do on a text what its weights say in vocabulary space?
 
     W_QK: within a row, the rank correlation of its scores for the row's tokens with the real
@@ -42,29 +44,16 @@ def command(opening: Opening, output: Output, **given: Any) -> None:
         embspace evidence trust
         embspace evidence trust gpt2 --text sentences.txt --texts 200
     """
-    _measure(opening, output, **given)
-
-
-def _measure(
-    opening: Opening,
-    output: Output,
-    *,
-    text: str | None,
-    texts: int,
-    column: str | None,
-    max_tokens: int,
-    norm: Any,
-    plot: str | None,
-) -> None:
     from embspace.evidence.grades import remember
     from embspace.evidence.head_trust import Trusting
 
+    require_text(text)
     model = opening.open()
-    read = read_some(model, text, texts, column, max_tokens=max_tokens)
+    read = read_text(model, text, column, limit=texts, max_tokens=max_tokens)
     measuring = Trusting(model, read, norm=norm)
-    for _ in followed(measuring, len(measuring), "texts"):
+    for _ in watched("texts")(measuring, len(measuring)):
         pass
     result = measuring.result()
-    finish(output, result, plot)
+    output.one(result, plot)
     if not remember(model, result):
         say("note: the grades could not be kept in the cache, so `embspace heads` won't show them")

@@ -5,10 +5,12 @@ from typing import Any
 import click
 
 from . import options as o
-from . import ranges
+from .followed import Followed
+from .maps_option import chosen_maps, maps_option
 from .opening import Opening
 from .output import Output
-from .texts import Reading, text_options
+from .ranges import range_option
+from .texts import TextOptions, text_options
 
 
 def fractions(ctx: click.Context, parameter: click.Parameter, text: str | None) -> Any:
@@ -21,11 +23,9 @@ def fractions(ctx: click.Context, parameter: click.Parameter, text: str | None) 
         raise click.BadParameter(f"{text!r}: give numbers between commas.") from None
 
 
-@click.command("exit", context_settings=o.CONTEXT, short_help="Leave early: blocks saved.")
+@o.command("exit", "Leave early: blocks saved.")
 @o.model_argument
-@click.option(
-    "--maps", "--map", "maps", metavar="FILE", help="Fitted maps.  [default: fitted now, cached]"
-)
+@maps_option("Fitted maps.  [default: MODEL.maps, else fitted now and cached]")
 @click.option(
     "--target",
     type=click.FloatRange(0, 1, min_open=True),
@@ -40,36 +40,31 @@ def fractions(ctx: click.Context, parameter: click.Parameter, text: str | None) 
     metavar="X,Y,…",
     help="λ of the curve.  [default: 0 to 1.112]",
 )
-@click.option(
+@range_option(
     "--exits",
     "layers",
-    callback=ranges.numbers,
-    metavar="0-5,8",
     help="Look after these numbers of blocks only, ends included.  [default: after every block]",
 )
-@click.option(
-    "--lines",
-    "--rows",
-    "rows",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Lines to calibrate and to score, each.",
-)
+@o.count("--lines", "--rows", "rows", help="Lines to calibrate and to score, each.")
 @click.option("--generate", metavar="PROMPT", help="Generate from PROMPT with the chosen exit.")
-@click.option(
-    "--tokens",
-    type=click.IntRange(min=1),
-    default=32,
-    show_default=True,
-    metavar="N",
-    help="New tokens of --generate.",
-)
+@o.count("--tokens", default=32, help="New tokens of --generate.")
 @o.plot_option
 @text_options
 @o.output_options
 @o.opening_options
-@o.debug_option
-def command(opening: Opening, output: Output, reading: Reading, **given: Any) -> None:
+def command(
+    opening: Opening,
+    output: Output,
+    text: TextOptions,
+    maps: str | None,
+    target: float,
+    lambdas: tuple[float, ...] | None,
+    layers: list[int] | None,
+    rows: int | None,
+    generate: str | None,
+    tokens: int,
+    plot: str | None,
+) -> None:
     """Leave early, through maps and as states are: blocks saved against answers kept.
 
     Fixed exit: every position leaves after l blocks. Confidence exit: a position leaves after the
@@ -85,6 +80,24 @@ def command(opening: Opening, output: Output, reading: Reading, **given: Any) ->
         embspace exit gpt2-medium --target 0.95 --plot exit.svg
         embspace exit --generate "The doctor" --tokens 20
     """
-    from .exiting import leave_early
+    from embspace.shorten.early_exit import exits
+    from embspace.shorten.generation import generate as write
+    from embspace.shorten.generation import require_prompts
+    from embspace.shorten.halves import halves
 
-    leave_early(opening, output, reading, **given)
+    model = text.run(opening.open())
+    if generate is not None:
+        require_prompts(model, [generate], tokens)
+    given: Any = chosen_maps(maps, opening, model, all_pairs=generate is not None)
+    read = text.read(model)
+    with Followed() as bar:
+        if generate is not None:  # caches of skipped blocks are filled through all pairs
+            given = halves(model, read, given, pairs="all", progress=bar).maps
+        how = {"target": target, "lambdas": lambdas, "layers": layers, "rows": rows}
+        result = exits(model, given, read, progress=bar, **how)
+    if generate is None:
+        output.one(result, plot)
+        return
+    written = write(model, given, generate, exit=result, max_new_tokens=tokens, compare_fills=True)
+    output.one(written)
+    output.draw(result, plot)

@@ -12,7 +12,12 @@ from .terminal import console, say
 Item = TypeVar("Item")
 FIRST_S, EVERY_S = 1.5, 30.0  # when plain lines come
 PREPARING = "preparing"
-WHAT = {"fit": "tokens read", "choice": "tokens read", "score": "held-out tokens read"}
+WHAT = {
+    "fit": "tokens read",
+    "choice": "tokens read",
+    "score": "held-out tokens read",
+    "solve": "spaces mapped from",
+}
 
 
 class Beat:

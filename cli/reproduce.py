@@ -15,10 +15,10 @@ from .opening import Opening
 from .output import Output
 from .places import model_or_option
 from .terminal import say
+from .texts import read_text, require_text
 
 if TYPE_CHECKING:
     from embspace.evidence.steps import Step
-    from embspace.text.text import Text
     from embspace.weights.model import Model
 
 OTHER_TEXT = "sample:story"
@@ -84,12 +84,14 @@ def jump(
         raise click.UsageError("give --text once or twice.")
     from embspace.evidence.jump_steps import QUICK_LINES, jump_steps
 
+    for text in texts:
+        require_text(text)
     model = opening.open()
     if not texts and bundled(opening.model):
         texts = ("sample:reference", OTHER_TEXT)
     limit = QUICK_LINES if quick else None
-    first = _text(model, texts[0] if texts else None, limit)
-    second = _text(model, texts[1], limit) if len(texts) > 1 else None
+    first = read_text(model, texts[0] if texts else None, limit=limit)
+    second = read_text(model, texts[1], limit=limit) if len(texts) > 1 else None
     steps = jump_steps(model, first, second, quick=quick, seed=seed)
     _run("jump", steps, {"model": model}, output, out, quick=quick, resume=resume)
 
@@ -143,10 +145,11 @@ def embedding(
     def other(name: str) -> "Model":
         return replace(opening, model=name, revision=None).open()
 
+    require_text(text)
     model = opening.open()
     cast = Cast(
         model,
-        text=None if weights_only else _text(model, text, Sizes.of(quick).texts),
+        text=None if weights_only else read_text(model, text, limit=Sizes.of(quick).texts),
         tuned=other(tuned) if tuned else None,
         kept=other(kept) if kept else model if tuned else None,
         pair=(other(pair[0]), other(pair[1])) if pair else None,
@@ -177,12 +180,6 @@ def command() -> None:
         embspace reproduce embedding --quick
         embspace reproduce jump gpt2 --text wiki.txt --text news.txt
     """
-
-
-def _text(model: "Model", text: str | None, limit: int | None) -> "Text":
-    from embspace.text.text import Text
-
-    return Text.of(text, model, limit)
 
 
 def _run(

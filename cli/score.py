@@ -4,36 +4,28 @@ import click
 
 from . import options as o
 from .followed import Followed
+from .maps_option import NO_MAPS, chosen_maps, maps_option
 from .opening import Opening
 from .output import Output
-from .ranges import numbers
-from .texts import Reading, text_options
+from .ranges import range_option
+from .texts import TextOptions, text_options
 
 
-@click.command("score", context_settings=o.CONTEXT, short_help="Maps on held-out text.")
+@o.command("score", "Maps on held-out text.")
 @o.model_argument
-@click.option("--maps", metavar="FILE", help="Fitted maps.  [default: fitted now, all pairs]")
+@maps_option("Fitted maps.  [default: MODEL.maps, else fitted now, all pairs]")
 @click.option(
     "--fit-sentences", metavar="A-B", help="Lines to fit, where maps are fitted now.  [the others]"
 )
-@click.option(
-    "-l",
-    "--layer",
-    "layers",
-    callback=numbers,
-    multiple=True,
-    metavar="0-5,8",
-    help="Decode these.",
-)
+@range_option("-l", "--layer", "layers", multiple=True, help="Decode these.")
 @o.plot_option
 @text_options
 @o.output_options
 @o.opening_options
-@o.debug_option
 def command(
     opening: Opening,
     output: Output,
-    reading: Reading,
+    text: TextOptions,
     maps: str | None,
     fit_sentences: str | None,
     layers: list[int] | None,
@@ -52,8 +44,9 @@ def command(
     """
     from embspace.maps.score import score
 
-    model = reading.run(opening.open())
-    text = reading.read(model, fit=fit_sentences)
+    model = text.run(opening.open())
+    given = chosen_maps(maps or (NO_MAPS if fit_sentences else None), opening, model)
+    read = text.read(model, fit=fit_sentences)
     with Followed() as bar:
-        result = score(model, maps, text, layers=layers, progress=bar)
+        result = score(model, given, read, layers=layers, progress=bar)
     output.one(result, plot)

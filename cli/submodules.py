@@ -8,20 +8,14 @@ from . import options as o
 from .followed import Followed
 from .opening import Opening
 from .output import Output
-from .ranges import numbers
-from .texts import Reading, text_options
+from .ranges import range_option
+from .texts import TextOptions, text_options
 
 
-@click.command("submodules", context_settings=o.CONTEXT, short_help="Linear sub-modules.")
+@o.command("submodules", "Linear sub-modules.")
 @o.model_argument
-@click.option(
-    "-l",
-    "--layer",
-    "layers",
-    callback=numbers,
-    multiple=True,
-    metavar="0-5,8",
-    help="First linear block, of each of these.",
+@range_option(
+    "-l", "--layer", "layers", multiple=True, help="First linear block, of each of these."
 )
 @click.option(
     "--replace",
@@ -30,27 +24,19 @@ from .texts import Reading, text_options
     help="What is made linear together: attn, ff, norm1, norm2, norms (both norms of a block), or "
     "several between commas. Repeat for several sets.  [default: attn, ff and norms, one by one]",
 )
-@click.option(
-    "--lines",
-    "--rows",
-    "rows",
-    type=click.IntRange(min=1),
-    default=400,
-    show_default=True,
-    metavar="N",
-    help="Lines to score.",
-)
+@o.count("--lines", "--rows", "rows", default=400, help="Lines to score.")
+@o.plot_option
 @text_options
 @o.output_options
 @o.opening_options
-@o.debug_option
 def command(
     opening: Opening,
     output: Output,
-    reading: Reading,
+    text: TextOptions,
     layers: list[int] | None,
     replace: tuple[str, ...],
     rows: int,
+    plot: str | None,
 ) -> None:
     """How well the output survives when a kind of sub-module is linear from block l on.
 
@@ -70,10 +56,9 @@ def command(
             parts_of(one)
         except EmbspaceError as error:
             raise click.BadParameter(str(error), param_hint="--replace") from error
-    model = reading.run(opening.open())
-    text = reading.read(model)
+    model = text.run(opening.open())
+    read = text.read(model)
     with Followed() as bar:
-        found = submodules(
-            model, text, replace=replace or None, layers=layers, rows=rows, progress=bar
-        )
-    output.one(found)
+        how = {"replace": replace or None, "layers": layers, "rows": rows}
+        found = submodules(model, read, progress=bar, **how)
+    output.one(found, plot)

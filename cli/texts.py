@@ -1,6 +1,5 @@
 """Options that say what a model is run on: sentences, positions, how the pass is computed."""
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from .options import seed_option
+from . import options as o
+from .followed import working
 from .terminal import say
 
 if TYPE_CHECKING:
@@ -19,11 +19,12 @@ SOURCES = (
     "a file (one a line), a .jsonl, .csv, .tsv or .parquet file, a folder of .txt, "
     "hub:NAME@CONFIG#SPLIT, sample:reference or sample:story"
 )
+ITSELF = "self"  # --text self: sentences sampled from the model
 DEFAULT = "[default: our own for a bundled sample, else Wikipedia from the Hub]"
 
 
 @dataclass(frozen=True)
-class Reading:
+class TextOptions:
     """What was asked for."""
 
     text: str | None
@@ -36,6 +37,11 @@ class Reading:
     skip_first: int
     seed: int
     run_dtype: str
+
+    def __post_init__(self) -> None:
+        if self.positions_file and self.positions != "random":
+            raise click.UsageError("give --positions or --positions-file, not both.")
+        require_text(self.text)
 
     def run(self, model: "AnyModel") -> "AnyModel":
         """The model, run as --run-dtype says."""
@@ -58,15 +64,13 @@ class Reading:
         from embspace.text.text import Text
 
         source = source or self.text
-        if source == "self":
+        if source == ITSELF:
             from embspace.live.own_text import sampled
 
             say("sampling sentences from the model itself")
             text = sampled(model, seed=self.seed)
-        elif source is None:
-            text = Text.of(None, model)
         else:
-            text = Text.read(source, column=self.column)
+            text = read_text(model, source, self.column)
         lines = None if self.sentences is None else tuple(line_range(self.sentences, text))
         named: dict[str, Any] = {sentences: lines}
         if fit is not None:
@@ -90,10 +94,22 @@ class Reading:
         return int(self.positions) if self.positions.isdecimal() else self.positions
 
 
+def require_text(source: str | None) -> None:
+    """Refuse a text that is not there; to be called before a model is opened."""
+    if source not in (None, ITSELF):
+        from embspace.text.sources import require_source
+
+        require_source(source)
+
+
 def text_option(what: str = "Sentences", *, itself: bool = False) -> Callable[..., Any]:
     """--text, where `what` says what it is for; `itself`: also sampled from the model."""
     more = "; or self (sampled from the model)" if itself else ""
-    return click.option("--text", metavar="TEXT", help=f"{what}: {SOURCES}{more}.  {DEFAULT}")
+    return click.option(
+        "--text",
+        metavar="TEXT",
+        help=f"{what}: {SOURCES}{more}.  {DEFAULT}",
+    )
 
 
 column_option = click.option("--column", metavar="NAME", help="Of a table of texts.")
@@ -102,47 +118,30 @@ no_special_option = click.option(
 )
 
 
-def some_texts_options(n: int) -> Callable[[Any], Any]:
+def some_texts_options(n: int) -> o.Command:
     """--text, --texts and --column, for work that takes a few texts, by default n."""
-    count = click.option(
-        "--texts",
-        type=click.IntRange(min=2),
-        default=n,
-        show_default=True,
-        metavar="N",
-        help="How many of them.",
-    )
-
-    def with_texts(command: Any) -> Any:
-        return text_option()(count(column_option(command)))
-
-    return with_texts
+    texts = o.count("--texts", default=n, least=2, help="How many of them.")
+    return lambda command: text_option()(texts(column_option(command)))
 
 
-def read_some(
-    model: "Model", text: str | None, n: int, column: str | None, **settings: Any
+def read_text(
+    model: "Model",
+    source: str | None,
+    column: str | None = None,
+    *,
+    limit: int | None = None,
+    **settings: Any,
 ) -> "Text":
-    """The first n sentences, by default of what suits the model. Raises EmbspaceError."""
+    """The sentences of a source, by default of what suits the model. Raises TextError."""
     from embspace.text.text import Text
 
-    if text is None:
-        return Text.read(Text.of(None, model, n), **settings)
-    return Text.read(text, column=column, limit=n, **settings)
-
-
-def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--text and all that goes with it; the command gets `reading` in their place."""
-
-    @functools.wraps(command)
-    def with_reading(**given: Any) -> Any:
-        mine = {name: given.pop(name) for name in Reading.__dataclass_fields__}
-        if mine["positions_file"] and mine["positions"] != "random":
-            raise click.UsageError("give --positions or --positions-file, not both.")
-        return command(reading=Reading(**mine), **given)
-
-    for option in reversed(_TEXT):
-        with_reading = option(with_reading)
-    return with_reading
+    with working("reading the text"):
+        text = (
+            Text.of(None, model, limit)
+            if source is None
+            else Text.read(source, column=column, limit=limit)
+        )
+    return Text.read(text, **settings)
 
 
 def _positions(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -151,7 +150,10 @@ def _positions(ctx: click.Context, parameter: click.Parameter, value: str) -> st
     raise click.BadParameter(f"{value!r}: give random, all or a number from 1.")
 
 
-_TEXT = (
+# --text and all that goes with it; the command gets `text` in their place.
+text_options = o.gather(
+    "text",
+    TextOptions,
     text_option(itself=True),
     column_option,
     click.option(
@@ -166,26 +168,18 @@ _TEXT = (
         help="Token positions taken of a sentence: one at random, N, or all.",
     ),
     click.option("--positions-file", metavar="FILE", help="One index a line instead."),
-    click.option(
-        "--max-tokens",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Cut sentences.  [default: 256]",
-    ),
+    o.count("--max-tokens", help="Cut sentences.  [default: 256]"),
     no_special_option,
-    click.option(
+    o.count(
         "--skip-first",
-        type=click.IntRange(min=0),
         default=0,
-        metavar="N",
+        least=0,
         help="Never take the first N tokens, which often hold outliers.",
     ),
-    seed_option,
-    click.option(
+    o.seed_option,
+    o.choice(
         "--run-dtype",
-        type=click.Choice(["float32", "float64", "bfloat16", "float16"]),
-        default="float32",
-        show_default=True,
+        values=["float32", "float64", "bfloat16", "float16"],
         help="Of the model's forward pass.",
     ),
 )

@@ -6,21 +6,28 @@ from . import options as o
 from .followed import Followed
 from .opening import Opening
 from .output import Output
-from .texts import Reading, text_options
+from .texts import TextOptions, require_text, text_options
 
 
-@click.command("transfer", context_settings=o.CONTEXT, short_help="Maps of one text on another.")
+@o.command("transfer", "Maps of one text on another.")
 @o.model_argument
 @click.option(
-    "--other", metavar="TEXT", help="The second text.  [default for samples: sample:story]"
+    "--other",
+    metavar="TEXT",
+    help="The second text.  [default for samples: sample:story]",
 )
-@click.option("--rows", type=click.IntRange(min=1), metavar="N", help="Fit so many lines at most.")
+@o.count("--rows", help="Fit so many lines at most.")
+@o.plot_option
 @text_options
 @o.output_options
 @o.opening_options
-@o.debug_option
 def command(
-    opening: Opening, output: Output, reading: Reading, other: str | None, rows: int | None
+    opening: Opening,
+    output: Output,
+    text: TextOptions,
+    other: str | None,
+    rows: int | None,
+    plot: str | None,
 ) -> None:
     """Fit maps on each of two texts and score both on held-out lines of each.
 
@@ -36,10 +43,11 @@ def command(
 
     if other is None and bundled(opening.model) is None:
         raise click.UsageError("give two texts: --text A --other B.")
-    if reading.sentences or reading.positions_file:
+    if text.sentences or text.positions_file:
         raise click.UsageError("--sentences and --positions-file name lines of one text only.")
-    model = reading.run(opening.open())
-    first, second = reading.read(model), reading.read(model, other or "sample:story")
+    require_text(other)
+    model = text.run(opening.open())
+    first, second = text.read(model), text.read(model, other or "sample:story")
     with Followed() as bar:
         found = transfer(model, first, second, rows=rows, progress=bar)
-    output.one(found)
+    output.one(found, plot)

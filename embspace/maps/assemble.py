@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from ..live.capture import States
+from ..progress import Progress
 from ..weights.settings import settings_of
 from .maps import Maps, PairFit, tokenizer_hash, too_few
 from .solve import R2, Solution, r2_of, r2_of_identity, solve
@@ -18,7 +19,9 @@ OUTLYING = 10.0  # times the median norm of a layer
 MOST_MARKS = 200_000  # fitted lines that are remembered one by one
 
 
-def assemble(work: "Fitting", ridge: float | None, keep: str = "all") -> Maps:
+def assemble(
+    work: "Fitting", ridge: float | None, keep: str = "all", progress: Progress | None = None
+) -> Maps:
     """Solve every map of a fit whose sums are complete; `ridge`: its strength, or None."""
     final = str(work.model.n_layers)
     sums, choice = work.sums["fit"], work.sums.get("choice")
@@ -27,7 +30,9 @@ def assemble(work: "Fitting", ridge: float | None, keep: str = "all") -> Maps:
         sums.merge(choice)
     pairs: list[PairFit] = []
     tensors: dict[str, Tensor] = {}
-    for source, targets in work.plan.targets.items():
+    for n, (source, targets) in enumerate(work.plan.targets.items()):
+        if progress:
+            progress("solve", n, len(work.plan.targets))
         solution = solve(sums, source, kind=work.kind, ridge=strengths.get(source, 0.0))
         scores = _scores(work.sums.get("score"), source, solution)
         for k, target in enumerate(targets):

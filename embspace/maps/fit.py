@@ -89,7 +89,7 @@ def fit(
         if resume:
             work.resume()
         work.run(start_model(model), progress, until_converged, on_check)
-    return assemble(work, ridge, keep)
+    return assemble(work, ridge, keep, progress)
 
 
 def plan_of(model: "Model", pairs: Any, parts: str) -> Plan:

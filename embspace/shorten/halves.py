@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..checking import positive
 from ..errors import TextError
+from ..maps.imported import read_maps
 from ..maps.maps import Maps
 from ..maps.remembered import fitted
 from ..maps.solve import Kind
@@ -55,7 +56,7 @@ def halves(
         said = f"{found.kind}: {how}, on {found.about['rows']} other rows of {text.source}."
         notes = dict.fromkeys((*found.about.get("notes", ()), *lines.notes, said))
         return Halves(found, first, second, tuple(notes))
-    found = maps.require(model) if isinstance(maps, Maps) else Maps.load(maps, model)
+    found = maps.require(model) if isinstance(maps, Maps) else read_maps(maps, model)
     kept, notes = _unseen(text, found)
     return Halves(found, *_halved(kept, text.seed, rows), (*found.recalled, *notes))
 

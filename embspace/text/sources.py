@@ -51,12 +51,17 @@ def sentences(
         return _written(name, limit or SAMPLE_LINES)
     if name.startswith(HUB):
         return _kept(_from_hub(name, column), name, limit or DEFAULT_LINES)
+    require_source(name)
     path = path_of(name)
-    if not path.exists():
+    return _kept(_from_path(path, column), path.name, limit)
+
+
+def require_source(name: str) -> None:
+    """Raise TextError for a file or folder that is not there; to be called before long work."""
+    if not name.startswith(("sample:", HUB)) and not path_of(name).exists():
         raise TextError(
             f"there is no text {name!r}: give a file, a folder, {HUB}NAME or sample:reference."
         )
-    return _kept(_from_path(path, column), path.name, limit)
 
 
 def require_characters(texts: Iterable[str]) -> None:

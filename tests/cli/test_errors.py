@@ -169,6 +169,15 @@ def test_what_does_not_exist_is_refused_before_the_proof(run, tiny_gpt2, monkeyp
         (("finetune", "--data", "nowhere", "--out", "x"), "no labelled texts"),
         (("finetune", "--data", "sample", "--out", "a/b"), "no folder"),
         (("stitch", "--data", "nowhere"), "no labelled texts"),
+        *(
+            ((name, "--text", "nowhere.txt"), "no text")
+            for name in ("fit", "score", "lens", "exit")
+        ),
+        (("transfer", "--other", "nowhere.txt"), "no text"),
+        (("evidence", "trust", "--text", "nowhere.txt"), "no text"),
+        (("reproduce", "jump", "--text", "nowhere.txt"), "no text"),
+        (("fit", "--kind", "refined", "--pairs", "all"), "--pairs all"),
+        (("lens", "--compare", "--track", "s"), "--track"),
         (("evidence", "pairs", "--plot", "x.gif"), "x.gif"),
         (("reproduce", "embedding", "--weights-only", "--text", "a"), "--weights-only"),
     ],

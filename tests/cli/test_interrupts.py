@@ -43,7 +43,7 @@ def slow(tmp_path: Path) -> dict[str, str]:
         "import sys, time\n"
         "class Finder:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'embspace_cli.fitting':\n"
+        "        if name == 'embspace_cli.fit':\n"
         "            sys.meta_path.remove(self)\n"
         "            from embspace.maps import fit as fitting\n"
         "            from embspace_cli import followed\n"
