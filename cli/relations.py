@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from embspace.read.reading import SOURCES, TARGETS
-
 from . import options as o
 from .followed import watched
 from .opening import Opening
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
     from embspace.evidence.relation_sets import RelationSet
 
 PLACE = re.compile(r"[lL]?(\d{1,9})(?:[.x:]|\.?[hH])(\d{1,9})")
-WEIGHTS = [name for name in SOURCES if name not in ("mean", "mat")]
+WEIGHTS = ["embedding", "input-embedding", "first-mlp", "token"]  # sources that need no text
 
 
 def _head(ctx: click.Context, parameter: click.Parameter, text: str | None) -> Any:
@@ -37,7 +35,7 @@ def _head(ctx: click.Context, parameter: click.Parameter, text: str | None) -> A
     "{NAME: [[source, target], …]}. Repeat for more.",
 )
 @click.option("--source", type=click.Choice(WEIGHTS), help="What a token looks like to a head.")
-@click.option("--target", type=click.Choice(TARGETS[:1]), help="The direction that raises it.")
+@click.option("--target", type=click.Choice(["embedding"]), help="The direction that raises it.")
 @click.option("--norm", type=click.Choice(["raw", "folded"]), help="Gains of norms: folded in.")
 @click.option("--centre", is_flag=True, help="Source rows less their mean over all tokens.")
 @click.option("--unit", is_flag=True, help="Target rows of length one.")
