@@ -209,7 +209,7 @@ class VocabularySpace:
     def with_rows(self, table: Float[Tensor, "V d"]) -> "VocabularySpace":
         """The same tokens with other rows: what `project`, `top` and `gram` then read with."""
         other = copy.copy(self)
-        for name in ("gram", "_inverse_gram", "largest_norm"):
+        for name in ("gram", "_inverse_gram", "largest_norm", "_mean_row"):
             other.__dict__.pop(name, None)
         other.table = table
         return other
@@ -220,10 +220,14 @@ class VocabularySpace:
             return self
         if (centre, unit) not in self._turned:
             rows = self.table.double()
-            rows = rows - rows.mean(dim=0) if centre else rows
+            rows = rows - self._mean_row if centre else rows
             rows = torch.nn.functional.normalize(rows, dim=1, eps=1e-300) if unit else rows
             self._turned[centre, unit] = self.with_rows(rows)
         return self._turned[centre, unit]
+
+    @cached_property
+    def _mean_row(self) -> Float[Tensor, "d"]:
+        return self.table.double().mean(dim=0)
 
     def token(self, i: int, score: float) -> Token:
         """Token i with a score."""
@@ -246,7 +250,8 @@ class VocabularySpace:
             k: how many tokens a vector.
             smallest: the smallest entries instead.
             filters: as in `mask`.
-            centre: rows of E less their mean, so that what all tokens share says nothing.
+            centre: rows of E less their mean, and x less its part along that mean row, so that what
+                all tokens share says nothing.
             unit: rows of length one, so that long rows do not win by their length.
 
         Returns:
@@ -259,6 +264,9 @@ class VocabularySpace:
         vectors = vectors if vectors.is_floating_point() else vectors.float()
         flat = vectors.reshape(-1, vectors.shape[-1]) if vectors.ndim else vectors[None, None]
         space, mask = self.turned(centre=centre, unit=unit), self.mask(filters)
+        if centre:
+            along = torch.nn.functional.normalize(self._mean_row, dim=0).to(flat.device)
+            flat = flat.double() - (flat.double() @ along)[:, None] * along
         ids, scores = space.top_ids(flat, k, smallest=smallest, allowed=mask)
         rows = [
             [self.token(i, s) for i, s in zip(row, score_row, strict=True)]
