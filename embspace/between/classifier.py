@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..errors import ModelError
 from ..live.capture import capture
-from ..live.gradients import states_of
+from ..live.recorder import states_of
 from ..live.running import Running
 from ..text.passages import Passage
 from ..weights.json_files import read_json_file

@@ -12,7 +12,7 @@ from ..checking import indices
 from ..checking import seed as checked_seed
 from ..errors import EmbspaceError, TextError
 from ..live.capture import StateError, batches, padded
-from ..live.gradients import states_of
+from ..live.recorder import states_of
 from ..live.running import Running, run
 from ..text.labelled import Labelled, read_test
 from ..text.passages import Passage

@@ -14,8 +14,8 @@ from ..cache import replacing_folder
 from ..checking import index
 from ..errors import ModelError
 from ..live.capture import padded
-from ..live.gradients import states_of
 from ..live.opening import open_model
+from ..live.recorder import states_of
 from ..live.running import Running, run
 from ..live.tail import Tail
 from ..messages import first_line

@@ -7,30 +7,27 @@ row is ever taken.
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..errors import EmbspaceError, ModelError
 from ..memory import give_back
-from ..messages import first_line
 from ..progress import Progress
 from ..text.passages import Passage, Passages
-from ..weights.layout import spell
 from ..weights.model import Model
-from ..weights.rotary import alike_up_to, forget_lengths
+from ..weights.rotary import alike_up_to
+from .hooks import eval_mode, read_batch
+from .recorder import Part, Recorder
 from .running import Running
 
 BATCH_TOKENS = 4096
 WINDOW = 64  # batches' worth of passes that are sorted by length together
-Part = Literal["attn_norm", "attn", "ff_norm", "ff"]
-PARTS: tuple[Part, ...] = ("attn_norm", "attn", "ff_norm", "ff")
 
 
 class StateError(EmbspaceError):
@@ -94,11 +91,15 @@ def capture(
     where = torch.device(device) if device is not None else running.model.device
     dtype = dtype or rows_dtype(running.model)
     batch_tokens = batch_tokens or running.model.run_settings.batch_tokens
-    with eval_mode(running.module), _Recorder(running, set(wanted), tuple(parts)) as recorder:
-        every = batches(passes, batch_tokens, alike_up_to(running.text_config))
+    every = batches(passes, batch_tokens, alike_up_to(running.text_config))
+    rows = _Rows()
+    recorder = Recorder(running, wanted, rows.of, parts)
+    with eval_mode(running.module), recorder:
         for batch in islice(every, share[0] + skip_batches * share[1], None, share[1]):
-            recorder.run(batch)
-            yield recorder.taken(batch, dtype, where)
+            rows.aim_at(batch)
+            with torch.no_grad():
+                read_batch(running, *padded(batch, pad_id(running)))
+            yield _states(recorder, batch, dtype, where)
             give_back()
 
 
@@ -122,6 +123,43 @@ def read_text(
         n_read += states.n_tokens
         if progress:
             progress(what, n_read, taken.n_tokens)
+
+
+class _Rows:
+    """The chosen positions of a batch, to be taken from what the model computes of it."""
+
+    def aim_at(self, batch: Sequence[Passage]) -> None:
+        """Take the positions of this batch from now on."""
+        self.n_texts = len(batch)
+        self.rows = torch.tensor([row for row, p in enumerate(batch) for _ in p.keep])
+        self.places = torch.tensor([at for p in batch for at in p.keep])
+
+    def of(self, x: Tensor) -> Float[Tensor, "n width"]:
+        """Rows of (B, T, width), or of the same flattened."""
+        if x.ndim == 2:
+            x = x.reshape(self.n_texts, -1, x.shape[-1])
+        return x[self.rows.to(x.device), self.places.to(x.device)].detach()
+
+
+def _states(
+    recorder: Recorder, batch: Sequence[Passage], dtype: torch.dtype, device: torch.device
+) -> States:
+    """What was recorded of a batch, checked and moved."""
+    lines = torch.tensor([p.line for p in batch for _ in p.keep])
+    positions = torch.tensor([at for p in batch for at in p.keep])
+    tokens = torch.tensor([p.ids[at] for p in batch for at in p.keep])
+    for l, x in sorted(recorder.states.items()):
+        require_finite(x, f"state {l} of line {{}}", lines)
+    for (layer, part), ends in sorted(recorder.ends.items()):
+        for x in ends:
+            require_finite(x, f"{part} of block {layer} of line {{}}", lines)
+    layers = {l: x.to(device, dtype) for l, x in sorted(recorder.states.items())}
+    parts: Any = {
+        key: tuple(x.to(device, dtype) for x in ends)
+        for key, ends in sorted(recorder.ends.items())
+        if len(ends) == 2
+    }
+    return States(lines, positions, tokens, layers, parts, sum(len(p.ids) for p in batch))
 
 
 def capture_all(running: Running, passes: Sequence[Passage], **options: Any) -> States:
@@ -189,174 +227,6 @@ def padded(batch: Sequence[Passage], pad: int) -> tuple[Int[Tensor, "B T"], Int[
     return ids, mask
 
 
-@contextmanager
-def eval_mode(module: nn.Module) -> Iterator[None]:
-    """Eval mode while it lasts; every module's own mode afterwards."""
-    training = [m for m in module.modules() if m.training]
-    module.eval()
-    try:
-        yield
-    finally:
-        for m in training:
-            m.training = True
-
-
-class _Recorder:
-    """Hooks that keep the chosen rows of what a live model's blocks and parts compute.
-
-    Blocks are numbered in the order they run, so that layers which share a module are told apart.
-    """
-
-    def __init__(self, running: Running, layers: set[int], parts: tuple[Part, ...]) -> None:
-        self.running, self.layers, self.parts = running, layers, parts
-        self.kept: dict[int, Tensor] = {}
-        self.ends: dict[tuple[int, Part], list[Tensor]] = {}
-        self._rows = self._places = torch.empty(0, dtype=torch.long)
-        self._block = 0
-        self._pad = _pad_id(running)
-        self._stack = ExitStack()
-
-    def __enter__(self) -> "_Recorder":
-        try:
-            for handle in self._hooks():
-                self._stack.callback(handle.remove)
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._stack.close()
-
-    def run(self, batch: Sequence[Passage]) -> None:
-        """One forward pass of the model without its head; what the hooks kept stays in `kept`."""
-        ids, mask = padded(batch, self._pad)
-        self._rows = torch.tensor([row for row, p in enumerate(batch) for _ in p.keep])
-        self._places = torch.tensor([at for p in batch for at in p.keep])
-        self._block, self.kept, self.ends = 0, {}, {}
-        device = self.running.base.get_input_embeddings().weight.device
-        cache = {"use_cache": False} if self.running.model.family.causal else {}
-        try:
-            with torch.no_grad():
-                forget_lengths(self.running.base)
-                self.running.base(input_ids=ids.to(device), attention_mask=mask.to(device), **cache)
-        except EmbspaceError:
-            raise
-        except Exception as error:
-            name = type(self.running.module).__name__
-            raise ModelError(f"the live {name} cannot be run: {first_line(error)}.") from error
-
-    def taken(self, batch: Sequence[Passage], dtype: torch.dtype, device: torch.device) -> States:
-        """The rows kept of the last batch, checked and moved."""
-        lines = torch.tensor([p.line for p in batch for _ in p.keep])
-        tokens = torch.tensor([p.ids[at] for p in batch for at in p.keep])
-        for l in sorted(self.kept):
-            require_finite(self.kept[l], f"state {l} of line {{}}", lines)
-        for (layer, part), ends in sorted(self.ends.items()):
-            for x in ends:
-                require_finite(x, f"{part} of block {layer} of line {{}}", lines)
-        layers = {l: x.to(device, dtype) for l, x in sorted(self.kept.items())}
-        parts: Any = {
-            key: tuple(x.to(device, dtype) for x in ends)
-            for key, ends in sorted(self.ends.items())
-            if len(ends) == 2
-        }
-        n_tokens = sum(len(p.ids) for p in batch)
-        return States(lines, self._places, tokens, layers, parts, n_tokens)
-
-    def _hooks(self) -> Iterator[Any]:
-        running = self.running
-        seen: set[nn.Module] = set()
-        for layer in range(running.n_layers):
-            block = running.block(layer)
-            if block in seen:
-                continue
-            seen.add(block)
-            yield block.register_forward_pre_hook(self._start, with_kwargs=True)
-            yield from self._part_hooks(layer)
-            yield block.register_forward_hook(self._finish)
-
-    def _part_hooks(self, layer: int) -> Iterator[Any]:
-        for part in self.parts:
-            for module, end in part_ends(self.running, layer, part):
-                if end == "in":
-                    yield module.register_forward_pre_hook(self._keep_in(part), with_kwargs=True)
-                else:
-                    yield module.register_forward_hook(self._keep_out(part))
-
-    def _start(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self._block == 0 and 0 in self.layers:
-            self.kept[0] = self._rows_of(args[0] if args else kwargs["hidden_states"])
-
-    def _finish(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        self._block += 1
-        if self._block in self.layers:
-            self.kept[self._block] = self._rows_of(_tensor(output))
-
-    def _keep_in(self, part: Part) -> Callable[..., None]:
-        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            x = args[0] if args else next(iter(kwargs.values()))
-            self.ends.setdefault((self._block, part), [self._rows_of(x)])
-
-        return hook
-
-    def _keep_out(self, part: Part) -> Callable[..., None]:
-        def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            found = self.ends.setdefault((self._block, part), [])
-            if len(found) == 1:
-                found.append(self._rows_of(_tensor(output)))
-
-        return hook
-
-    def _rows_of(self, x: Tensor) -> Tensor:
-        """The taken positions of (B, T, width), or of the same flattened."""
-        n_texts = int(self._rows[-1]) + 1
-        if x.ndim == 2:
-            x = x.reshape(n_texts, -1, x.shape[-1])
-        return x[self._rows.to(x.device), self._places.to(x.device)].detach()
-
-
-def part_ends(running: Running, layer: int, part: Part) -> Iterator[tuple[nn.Module, str]]:
-    """The modules whose input and whose output are those of a sub-module, if the block has it."""
-    first, last = (running.part(layer, name) for name in _ends(running.model, layer, part))
-    if not has_part(running.model, layer, part):  # an empty place of a norm
-        return
-    if first is not None and last is not None:
-        yield first, "in"
-        yield last, "out"
-
-
-def has_part(model: Model, layer: int, part: Part) -> bool:
-    """Whether a block has such a sub-module: told from the checkpoint, without a live model."""
-    name = _ends(model, layer, part)[0]
-    if part in ("attn", "ff") or name is None:
-        return name is not None
-    blocks = (model.layout.block(l) for l in (layer, 0, model.n_layers - 1))
-    here, *elsewhere = (spell(name, block, model.checkpoint) is not None for block in blocks)
-    return here or not any(elsewhere)  # in no block: norms that have no gain to store
-
-
-def _ends(model: Model, layer: int, part: Part) -> tuple[str | None, str | None]:
-    """Names below the block of the module that a sub-module begins with, and that it ends with."""
-    family = model.family
-    if part == "attn":
-        return family.qkv or family.q, family.o
-    if part == "ff":
-        if model.experts(layer) != [None]:
-            return "mlp", "mlp"
-        return family.gate_up or family.gate or family.up, family.down
-    before, after = (
-        (family.attn_norm, family.attn_add)
-        if part == "attn_norm"
-        else (family.ff_norm, family.ff_add)
-    )
-    return before or after, before or after
-
-
-def _tensor(output: Any) -> Tensor:
-    return output[0] if isinstance(output, tuple | list) else output
-
-
 def require_finite(x: Float[Tensor, "n ..."], what: str, owners: Sequence[int] | Tensor) -> None:
     """Raise StateError for a row that holds NaN or infinity.
 
@@ -381,7 +251,7 @@ def _way_out(dtype: torch.dtype) -> str:
     return f"run in {wider} (run_dtype={wider}), or leave that text out"
 
 
-def _pad_id(running: Running) -> int:
+def pad_id(running: Running) -> int:
     """An id to pad with: the config's own where it has one (some derive positions from it)."""
     config = running.model.config
     found = getattr(config, "pad_token_id", None)

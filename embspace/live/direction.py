@@ -1,17 +1,15 @@
 """A live model run as it is: what its blocks hand on, and which way they look."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..errors import EmbspaceError, ModelError
-from ..messages import first_line
 from ..weights.family import Family
 from .findings import DIRECTION, RECORDED, Findings, relative_error
+from .hooks import errors_of, without_cache
+from .recorder import Recorder
 from .running import Running
 
 STILL = 2e-5  # of the largest value: states that move by less do so by rounding
@@ -19,24 +17,10 @@ STILL = 2e-5  # of the largest value: states that move by less do so by rounding
 
 def block_outputs(running: Running, ids: Int[Tensor, "B T"]) -> list[Float[Tensor, "B T d"]]:
     """What each block hands on, in the order they run. Raises ModelError where the model fails."""
-    found: list[Tensor] = []
-
-    def keep(module: Any, args: Any, output: Any) -> None:
-        found.append((output[0] if isinstance(output, tuple | list) else output).clone())
-
-    with ExitStack() as stack:
-        for block in {running.block(layer) for layer in range(running.n_layers)}:
-            stack.callback(block.register_forward_hook(keep).remove)
-        stack.enter_context(torch.no_grad())
-        cache = {"use_cache": False} if running.model.family.causal else {}
-        try:
-            running.module(input_ids=ids, **cache)
-        except EmbspaceError:
-            raise
-        except Exception as error:
-            name = type(running.module).__name__
-            raise ModelError(f"the live {name} cannot be run: {first_line(error)}.") from error
-    return found
+    layers = range(1, running.n_layers + 1)
+    with Recorder(running, layers, torch.clone) as recorder, torch.no_grad(), errors_of(running):
+        running.module(input_ids=ids, **without_cache(running))
+    return list(recorder.states.values())
 
 
 def check_direction(

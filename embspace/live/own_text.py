@@ -1,6 +1,6 @@
 """Sentences sampled from a causal model itself, for when there is no text."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from ..errors import TextError
 from ..text.text import Text
 from .greedy import ends_of, forward
 from .prediction_head import LiveHead
+from .recorder import Recorder
 from .running import Running, run
 
 if TYPE_CHECKING:
@@ -72,10 +73,11 @@ class _Drawing:
         new, cache = torch.full((n, 1), self.start), None
         found: list[list[int]] = [[] for _ in range(n)]
         going = set(range(n))
-        with _Last(self.running) as last, torch.no_grad():
+        L = self.running.n_layers
+        with Recorder(self.running, [L], lambda x: x[:, -1]) as recorder, torch.no_grad():
             for _ in range(n_tokens):
                 cache = forward(self.running, new, cache)
-                new = self._drawn(last.state)
+                new = self._drawn(recorder.states[L])
                 for row in sorted(going):
                     token = int(new[row, 0])
                     found[row].append(token)
@@ -87,21 +89,3 @@ class _Drawing:
     def _drawn(self, states: Tensor) -> Tensor:
         logits = self.head(states, "the last state of sampled text {}").double().cpu()
         return (logits / self.temperature).softmax(-1).multinomial(1, generator=self.random)
-
-
-class _Last:
-    """Keeps state L of the last position of each sequence."""
-
-    def __init__(self, running: Running) -> None:
-        self._block = running.block(running.n_layers - 1)
-        self.state = torch.empty(0)
-
-    def __enter__(self) -> "_Last":
-        self._handle = self._block.register_forward_hook(self._keep)
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._handle.remove()
-
-    def _keep(self, module: Any, args: Any, output: Any) -> None:
-        self.state = (output[0] if isinstance(output, tuple | list) else output)[:, -1]

@@ -10,10 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import EmbspaceError, ModelError
-from ..messages import first_line
 from ..weights.feed_forward import expert_keys, expert_paths
-from .capture import eval_mode
+from .hooks import (
+    errors_of,
+    eval_mode,
+    first_input,
+    first_output,
+    hooked,
+    without_cache,
+)
 from .running import Running
 
 RECORDER = "embspace_recorder"
@@ -35,7 +40,7 @@ class Call:
     @property
     def y(self) -> Tensor:
         """The output, or its first part."""
-        return self.output[0] if isinstance(self.output, tuple | list) else self.output
+        return first_output(self.output)
 
 
 @dataclass
@@ -88,19 +93,13 @@ class Tape:
         """
         self._n_run, self.record = 0, None
         with ExitStack() as stack:
-            for handle in self._hooks():
-                stack.callback(handle.remove)
+            stack.enter_context(hooked(self._hooks()))
             stack.enter_context(eval_mode(self.running.module))
             stack.enter_context(_recording(self))
             stack.enter_context(torch.no_grad())
-            cache = {"use_cache": False} if self.running.model.family.causal else {}
-            try:
-                return self.running.module(input_ids=ids, output_attentions=True, **cache)
-            except EmbspaceError:
-                raise
-            except Exception as error:
-                name = type(self.running.module).__name__
-                raise ModelError(f"the live {name} cannot be run: {first_line(error)}.") from error
+            stack.enter_context(errors_of(self.running))
+            cache = without_cache(self.running)
+            return self.running.module(input_ids=ids, output_attentions=True, **cache)
 
     def _hooks(self) -> Iterator[Any]:
         running = self.running
@@ -125,13 +124,13 @@ class Tape:
             yield norm.register_forward_hook(self._keep_embed_norm)
 
     def _start(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        state = args[0] if args else kwargs["hidden_states"]
-        self.record = BlockRecord(self._n_run, state.clone(), positions=kwargs.get("position_ids"))
+        state = first_input(args, kwargs).clone()
+        self.record = BlockRecord(self._n_run, state, positions=kwargs.get("position_ids"))
 
     def _finish(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         record = self.record
         assert record is not None
-        record.state_out = output[0] if isinstance(output, tuple | list) else output
+        record.state_out = first_output(output)
         self.last_state = record.state_out
         self._n_run, self.record = self._n_run + 1, None
         self.on_block(record)

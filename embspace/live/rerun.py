@@ -14,7 +14,8 @@ from torch import Tensor
 from ..memory import give_back
 from ..text.passages import Passage
 from ..weights.rotary import alike_up_to
-from .capture import States, batches, capture, eval_mode
+from .capture import States, batches, capture
+from .hooks import eval_mode
 from .replace import Own, Replaced
 from .running import Running
 

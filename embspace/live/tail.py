@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..checking import index
 from ..errors import EmbspaceError, ModelError
 from ..messages import first_line
-from .gradients import cacheless
+from .hooks import without_cache
 from .running import Running
 
 
@@ -49,7 +49,7 @@ class Tail(nn.Module):
         running = self.running
         ids = torch.zeros_like(mask)
         try:
-            running.base(input_ids=ids, attention_mask=mask, **cacheless(running))
+            running.base(input_ids=ids, attention_mask=mask, **without_cache(running))
         except EmbspaceError:
             raise
         except Exception as error:

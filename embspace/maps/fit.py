@@ -17,7 +17,8 @@ from ..cache import alone
 from ..checking import one_of, positive
 from ..errors import EmbspaceError, MapsError, ResourceError, TextError
 from ..interrupts import held
-from ..live.capture import PARTS, States, capture, has_part
+from ..live.capture import States, capture
+from ..live.recorder import PARTS, has_part
 from ..live.running import Running, start_model
 from ..memory import free_memory, gigabytes
 from ..progress import Progress

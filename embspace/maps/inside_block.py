@@ -8,7 +8,8 @@ from torch import Tensor
 
 from ..errors import ModelError
 from ..live import rebuilt as replay
-from ..live.capture import Part, States
+from ..live.capture import States
+from ..live.recorder import Part
 from ..weights.layout import spell
 from ..weights.norms import norm_at
 from .maps import Maps

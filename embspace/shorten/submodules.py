@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from ..checking import indices
 from ..errors import EmbspaceError, ModelError
 from ..intervals import Bootstrap
-from ..live.capture import PARTS, Part, States, has_part, part_ends
+from ..live.capture import States
+from ..live.recorder import PARTS, Part, has_part, part_ends
 from ..live.rerun import Batch, again
 from ..live.running import Running, start_model
 from ..maps.decoding import Comparison, identity, why_no_head

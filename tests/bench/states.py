@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import torch
 
 from embspace import load
-from embspace.live.capture import _pad_id, batches, capture, padded
+from embspace.live.capture import batches, capture, pad_id, padded
 from embspace.live.running import Running, run
 from embspace.text.passages import passages
 from embspace.text.text import Text
@@ -49,7 +49,7 @@ def timed(work: Callable[[], Any]) -> Spent:
 
 def plain(running: Running, batch: list[Any]) -> None:
     """The forward pass that anyone would write."""
-    ids, mask = padded(batch, _pad_id(running))
+    ids, mask = padded(batch, pad_id(running))
     cache = {"use_cache": False} if running.model.family.causal else {}
     with torch.no_grad():
         running.base(input_ids=ids, attention_mask=mask, **cache)

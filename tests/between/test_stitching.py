@@ -21,7 +21,7 @@ from embspace.between.classifier import Classifier, read_head
 from embspace.between.stitch import _halves
 from embspace.between.stitched_model import Stitched, load_stitched, stitched
 from embspace.errors import EmbspaceError, ModelError, TextError
-from embspace.live.gradients import states_of
+from embspace.live.recorder import states_of
 from embspace.live.running import run
 from embspace.live.tail import Tail
 

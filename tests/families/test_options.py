@@ -8,8 +8,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from embspace.errors import CertificateError, EmbspaceError, ModelError
-from embspace.live.capture import PARTS, capture_all
+from embspace.live.capture import capture_all
 from embspace.live.certificate import certify, require
+from embspace.live.recorder import PARTS
 from embspace.live.running import run
 from embspace.read.reader import load
 from embspace.text.passages import Passage

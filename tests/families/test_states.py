@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from embspace.live.capture import PARTS, capture_all
+from embspace.live.capture import capture_all
+from embspace.live.recorder import PARTS
 from embspace.live.running import run
 from embspace.maps.fit import plan_of
 from embspace.read.reader import load

@@ -8,7 +8,8 @@ from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 from embspace import load
 from embspace.errors import ModelError
 from embspace.live.attach import attach
-from embspace.live.capture import PARTS, StateError, batches, capture, capture_all, padded
+from embspace.live.capture import StateError, batches, capture, capture_all, padded
+from embspace.live.recorder import PARTS
 from embspace.live.running import run
 from embspace.text.passages import Passage
 

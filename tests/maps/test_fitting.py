@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM
 
 from embspace import load
 from embspace.errors import MapsError
-from embspace.live.capture import PARTS
+from embspace.live.recorder import PARTS
 from embspace.maps import fit as fitting
 from embspace.maps.fit import Fitting, fit, plan_of
 from embspace.maps.maps import Maps
