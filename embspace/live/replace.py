@@ -4,14 +4,16 @@ The base model goes on to do all that lies around its blocks (embedding, masks, 
 what is true of a family there stays true.
 """
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from .hooks import distinct_blocks, first_input, first_output, hooked, read_batch
+from .recorder import Part, part_ends
 from .running import Running
 
 Step = Callable[[int, Tensor, "Own"], Tensor]  # (l, the stream that reaches block l, the block)
@@ -30,7 +32,7 @@ class Own:
         args, kwargs = self._args, self._kwargs
         if rows is not None and len(rows) < self._n:
             args, kwargs = _of_rows(args, rows, self._n), _of_rows(kwargs, rows, self._n)
-        return _first(self._forward(x, *args, **kwargs))
+        return first_output(self._forward(x, *args, **kwargs))
 
 
 class Replaced:
@@ -42,16 +44,16 @@ class Replaced:
     def __init__(self, running: Running) -> None:
         self.running = running
         self.step: Step | None = None
-        self._tuples: list[bool] = []  # whether block l returns a tuple
+        self._others: list[int | None] = []  # outputs of block l beside the stream
         self._next = 0
         self._stack = ExitStack()
 
     def __enter__(self) -> "Replaced":
         try:
-            self._tuples = _forms(self.running)
+            self._others = self._others or _forms(self.running)
             hook = self.running.base.register_forward_pre_hook(self._start)
             self._stack.callback(hook.remove)
-            for block in dict.fromkeys(map(self.running.block, range(self.running.n_layers))):
+            for block in distinct_blocks(self.running):
                 self._replace(block)
         except BaseException:
             self._stack.close()
@@ -59,6 +61,7 @@ class Replaced:
         return self
 
     def __exit__(self, *error: Any) -> None:
+        self.step = None
         self._stack.close()
 
     def _start(self, *_: Any) -> None:
@@ -74,7 +77,8 @@ class Replaced:
                 return forward(*args, **kwargs)
             x, args, kwargs = _stream(args, kwargs)
             out = self.step(l, x, Own(forward, args, kwargs, len(x)))
-            return (out,) if self._tuples[l] else out
+            others = self._others[l]
+            return out if others is None else (out, *[None] * others)
 
         def restore() -> None:
             if own is None:
@@ -86,18 +90,43 @@ class Replaced:
         self._stack.callback(restore)
 
 
-def _forms(running: Running) -> list[bool]:
-    """Whether each block returns a tuple, told by one token."""
-    found: list[bool] = []
-    with ExitStack() as stack:
-        for block in dict.fromkeys(map(running.block, range(running.n_layers))):
-            hook = block.register_forward_hook(lambda m, a, out: found.append(type(out) is tuple))
-            stack.callback(hook.remove)
-        device = running.base.get_input_embeddings().weight.device
-        ids = torch.zeros(1, 1, dtype=torch.long, device=device)
-        with torch.no_grad():
-            running.base(input_ids=ids, attention_mask=torch.ones_like(ids))
+def _forms(running: Running) -> list[int | None]:
+    """How many outputs each block returns beside the stream (None: a tensor), told by one token."""
+    found: list[int | None] = []
+
+    def note(block: Any, args: Any, output: Any) -> None:
+        found.append(len(output) - 1 if isinstance(output, tuple | list) else None)
+
+    one = torch.ones(1, 1, dtype=torch.long)
+    hooks = (block.register_forward_hook(note) for block in distinct_blocks(running))
+    with hooked(hooks), torch.no_grad():
+        read_batch(running, torch.zeros_like(one), one)
     return found
+
+
+@contextmanager
+def part_replaced(
+    running: Running, layer: int, part: Part, compute: Callable[[Tensor], Tensor]
+) -> Iterator[None]:
+    """While it lasts, a sub-module of a block puts out `compute` of its input, if it is there."""
+    seen: list[Tensor] = []
+
+    def note(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        seen[:] = [first_input(args, kwargs)]
+
+    def put_out(module: Any, args: Any, output: Any) -> Any:
+        true = first_output(output)
+        y = compute(seen[0]).reshape(true.shape).to(true.dtype)
+        return (y, *output[1:]) if isinstance(output, tuple | list) else y
+
+    handles = (
+        module.register_forward_pre_hook(note, with_kwargs=True)
+        if end == "in"
+        else module.register_forward_hook(put_out)
+        for module, end in part_ends(running, layer, part)
+    )
+    with hooked(handles):
+        yield
 
 
 def _stream(
@@ -108,10 +137,6 @@ def _stream(
         return args[0], args[1:], kwargs
     rest = dict(kwargs)
     return rest.pop("hidden_states"), (), rest
-
-
-def _first(output: Any) -> Tensor:
-    return output[0] if isinstance(output, tuple | list) else output
 
 
 def _of_rows(given: Any, rows: Tensor, n: int) -> Any:

@@ -13,7 +13,9 @@ from torch import Tensor
 
 from ..checking import indices, positive, whole
 from ..errors import EmbspaceError, MapsError, ModelError
+from ..live.greedy import cache_name, ends_of
 from ..live.prediction_head import LiveHead
+from ..live.recorder import Recorder, states_of
 from ..live.replace import Replaced
 from ..live.row_cache import RowCache, Slots
 from ..live.running import Running, start_model
@@ -208,13 +210,13 @@ class _Generating:
         self.head = LiveHead(running)
         self.lens = identity if maps is None else through(maps)
         names = inspect.signature(running.base.forward).parameters
-        self.cache_name = "cache" if "cache" in names else "past_key_values"
+        self.cache_name = cache_name(running.base)
         self.takes_positions = "position_ids" in names
         if len(ids) > 1 and not self.takes_positions:
             raise ModelError(f"{self.model.name} takes no position ids: give one prompt at a time.")
         self.device = running.base.get_input_embeddings().weight.device
         tokenizer: Any = self.model.vocabulary.tokenizer
-        self.end = getattr(tokenizer, "eos_token_id", None)
+        self.ends = ends_of(self.model)
         self.tokenizer = tokenizer
 
     def result(
@@ -289,17 +291,17 @@ class _Generating:
         cache = RowCache(self.running.n_layers, slots)
         found = _Run([[] for _ in self.ids], [[] for _ in self.ids])
         start = time.perf_counter()
+        L = self.running.n_layers
         with torch.no_grad(), Replaced(self.running) as blocks:
-            states = _States(self.running)
-            with states:
+            with Recorder(self.running, [L]) as recorder:
                 self._read(cache, longest)
             if not cache.filled:
                 raise ModelError(f"{self.model.name} keeps its keys and values elsewhere.")
-            first = self.head(states.last[:, -1], self._last_state, range(n)).argmax(-1)
+            first = self.head(recorder.states[L][:, -1], self._last_state, range(n)).argmax(-1)
             self._add(found, first.tolist(), leaving.n_layers)
             stepper = Stepper(self.head, self.lens, leaving, slots, fill, self.maps)
             for _ in range(n_new - 1):
-                rows = [r for r in range(n) if found.tokens[r][-1] != self.end]
+                rows = [r for r in range(n) if found.tokens[r][-1] not in self.ends]
                 if not rows:
                     break
                 self._step(found, rows, cache, blocks, stepper, longest)
@@ -361,12 +363,10 @@ class _Generating:
         same = total = 0
         with torch.no_grad():
             for at, (prompt, tokens) in enumerate(zip(self.ids, made.tokens, strict=True)):
-                states = _States(self.running)
+                L = self.running.n_layers
                 ids = torch.tensor([[*prompt, *tokens[:-1]]], device=self.device)
-                with states:
-                    mask = torch.ones_like(ids)
-                    self.running.base(input_ids=ids, attention_mask=mask, use_cache=False)
-                rows = states.last[0, len(prompt) - 1 :]
+                states = states_of(self.running, ids, torch.ones_like(ids), [L])
+                rows = states[L][0, len(prompt) - 1 :]
                 own = self.head(rows, self._last_state, [at] * len(rows)).argmax(-1).tolist()
                 same += sum(a == b for a, b in zip(own, tokens, strict=True))
                 total += len(tokens)
@@ -380,22 +380,3 @@ class _Run:
     tokens: list[list[int]]
     blocks: list[list[int]]
     seconds: float = field(default=0.0)
-
-
-class _States:
-    """Keeps what the last block puts out: state L of every position."""
-
-    def __init__(self, running: Running) -> None:
-        self._block = running.block(running.n_layers - 1)
-        self._handle: Any = None
-        self.last = torch.empty(0)
-
-    def __enter__(self) -> "_States":
-        self._handle = self._block.register_forward_hook(self._keep)
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._handle.remove()
-
-    def _keep(self, module: Any, args: Any, output: Any) -> None:
-        self.last = output[0] if isinstance(output, tuple | list) else output

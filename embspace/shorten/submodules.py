@@ -1,21 +1,23 @@
 """Sub-modules replaced by their linear maps from a block on. [DIN] §6"""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..checking import indices
 from ..errors import EmbspaceError, ModelError
 from ..intervals import Bootstrap
 from ..live.capture import States
-from ..live.recorder import PARTS, Part, has_part, part_ends
+from ..live.recorder import PARTS, Part, has_part
+from ..live.replace import part_replaced
 from ..live.rerun import Batch, again
 from ..live.running import Running, start_model
 from ..maps.decoding import Comparison, identity, why_no_head
@@ -265,9 +267,14 @@ class _Replacing:
         for l in range(first, self.model.n_layers):
             with ExitStack() as stack:
                 for part in parts:
-                    stack.enter_context(linear(self.running, self.maps, part, l))
+                    mapped = partial(self._mapped, l, part)
+                    stack.enter_context(part_replaced(self.running, l, part, mapped))
                 x = batch.block(l, x)
         return batch.taken(x)
+
+    def _mapped(self, l: int, part: Part, x: Tensor) -> Tensor:
+        """What the linear map of a sub-module makes of its input."""
+        return self.maps.apply(x.to(torch.float32), f"{l}.{part}.in", f"{l}.{part}.out")
 
     def scores(self, name: str, draws: Bootstrap) -> tuple[LayerScore, ...]:
         """One score for each first block."""
@@ -316,35 +323,3 @@ def _known(score: LayerScore) -> LayerScore:
     """The same without means that are no numbers."""
     means = {name: value for name, value in score.means.items() if isfinite(value)}
     return replace(score, means=means, intervals={name: score.intervals[name] for name in means})
-
-
-@contextmanager
-def linear(running: Running, maps: Maps, part: Part, layer: int) -> Iterator[None]:
-    """While it lasts, a sub-module of a block puts out its linear map of its input."""
-    with ExitStack() as stack:
-        ends = list(part_ends(running, layer, part))
-        if ends:
-            seen: dict[str, Tensor] = {}
-            (first, _), (last, _) = ends
-            stack.callback(first.register_forward_pre_hook(_note(seen), with_kwargs=True).remove)
-            stack.callback(last.register_forward_hook(_replace(seen, maps, layer, part)).remove)
-        yield
-
-
-def _note(seen: dict[str, Tensor]):
-    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        # a gate and an up projection, or q, k and v, read the same input: the first is enough
-        seen["x"] = args[0] if args else next(iter(kwargs.values()))
-
-    return hook
-
-
-def _replace(seen: dict[str, Tensor], maps: Maps, layer: int, part: Part):
-    def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
-        true = output[0] if isinstance(output, tuple | list) else output
-        x = seen["x"]
-        y = maps.apply(x.to(torch.float32), f"{layer}.{part}.in", f"{layer}.{part}.out")
-        y = y.reshape(true.shape).to(true.dtype)
-        return (y, *output[1:]) if isinstance(output, tuple | list) else y
-
-    return hook
