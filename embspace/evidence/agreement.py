@@ -8,8 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..errors import EmbspaceError
-from ..live.batches import mixed_values
-from ..live.record import Attended, BlockRecord
+from ..live.tape import Attended, BlockRecord, mixed_values
 from ..notation import Norm
 from ..read.circuits import HeadCircuit
 from ..text.passages import Framed

@@ -9,8 +9,8 @@ import torch
 from ..checking import one_of
 from ..errors import ModelError
 from ..estimate import Estimate, estimate
-from ..live.batches import FEW, recorded
 from ..live.running import run
+from ..live.tape import FEW, recorded
 from ..notation import NORMS, Circuit, Norm
 from ..results import Result
 from ..text.passages import Encoder

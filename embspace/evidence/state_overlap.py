@@ -10,10 +10,10 @@ from torch import Tensor
 
 from ..checking import one_of, positive
 from ..estimate import Estimate, estimate_by_text
-from ..live.batches import FEW
 from ..live.rebuilt import prepared
 from ..live.running import run
 from ..live.taking import Used, take
+from ..live.tape import FEW
 from ..read.vectors import FeedForwardReading, sub_heads
 from ..results import Result
 from ..text.passages import passages

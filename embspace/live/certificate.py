@@ -19,8 +19,8 @@ from ..results import Result
 from ..weights.model import Model
 from .checks import Checker
 from .findings import LOGITS, NEEDED, ROWS, Claim
-from .record import Tape
 from .running import require_whole, run
+from .tape import Tape
 
 DOUBTFUL = 0.01  # errors below are measured again in float64
 N_TEXTS = 3

@@ -25,7 +25,7 @@ from .findings import (
     check_of,
     relative_error,
 )
-from .record import BlockRecord, Call, Tape
+from .tape import BlockRecord, Call, Tape
 
 PARTS = {"attn": "attention", "ff": "the feed-forward layer"}
 CLOSE = 1e-4  # of the largest value: the same stream, whatever order it was summed in

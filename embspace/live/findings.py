@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .record import BlockRecord
+from .tape import BlockRecord
 
 EMBEDDING = "embedding"
 DIRECTION = "direction"

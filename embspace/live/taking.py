@@ -8,9 +8,8 @@ from torch import Tensor
 
 from ..errors import EmbspaceError
 from ..text.passages import Passages
-from .batches import activations, mixed_values, recorded
-from .record import BlockRecord
 from .running import Running
+from .tape import BlockRecord, activations, mixed_values, recorded
 
 
 @dataclass

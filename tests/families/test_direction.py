@@ -13,8 +13,8 @@ from embspace.errors import CertificateError
 from embspace.live import direction as plain
 from embspace.live import findings
 from embspace.live.certificate import certify, require
-from embspace.live.record import Tape
 from embspace.live.running import run
+from embspace.live.tape import Tape
 from embspace.read.reader import load
 from embspace.weights.registry import BY_TYPE
 
@@ -112,7 +112,7 @@ def test_what_is_recorded_is_what_the_model_computes_unwatched(saved, name: str)
 
 def test_a_recorder_that_changes_what_it_records_fails_the_certificate(saved, monkeypatch):
     """Falcon's own plain code adds the position bias of its mask a second time: off by .037."""
-    monkeypatch.setattr("embspace.live.record._without_alibi", lambda module, args, kwargs: None)
+    monkeypatch.setattr("embspace.live.tape._without_alibi", lambda module, args, kwargs: None)
     (failure,) = certify(load(saved("falcon alibi"))).failures
     assert failure.what == findings.RECORDED
     assert failure.error is not None and failure.error > 0.01

@@ -1,26 +1,26 @@
 """What a live model computes inside its blocks, recorded by hooks while it runs."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import torch
+from jaxtyping import Int
 from torch import Tensor, nn
 
+from ..errors import EmbspaceError
 from ..weights.feed_forward import expert_keys, expert_paths
-from .hooks import (
-    errors_of,
-    eval_mode,
-    first_input,
-    first_output,
-    hooked,
-    without_cache,
-)
+from ..weights.model import Model
+from .capture import require_finite
+from .hooks import errors_of, eval_mode, first_input, first_output, hooked, without_cache
 from .running import Running
 
+BATCH_TOKENS = 2048
+FEW = 100  # texts, where nobody says how many
 RECORDER = "embspace_recorder"
 _CURRENT: ContextVar["Tape | None"] = ContextVar("embspace_tape", default=None)
 
@@ -162,6 +162,57 @@ class Tape:
 
     def _keep_embed_norm(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         self.embed_norm = Call(args, output)
+
+
+Note = Callable[[BlockRecord, list[int], Int[Tensor, "B T"]], None]
+
+
+def recorded(running: Running, texts: Sequence[tuple[int, ...]], note: Note) -> Iterator[list[int]]:
+    """Run texts of equal length together; `note` gets every block, the texts' numbers, their ids.
+
+    Yields the numbers of the texts that were run, batch by batch. Raises StateError where a block
+    puts out what is not finite.
+    """
+    for batch in _of_equal_length(texts):
+        ids = torch.tensor([texts[i] for i in batch], device=running.model.device)
+
+        def on_block(record: BlockRecord, batch=batch, ids=ids) -> None:
+            owners = torch.tensor(batch).repeat_interleave(ids.shape[1])
+            states = record.state_out.reshape(len(owners), -1)
+            require_finite(states, f"state {record.layer + 1} of text {{}}", owners)
+            note(record, batch, ids)
+
+        Tape(running, on_block).forward(ids)
+        yield batch
+
+
+def _of_equal_length(texts: Sequence[tuple[int, ...]]) -> Iterator[list[int]]:
+    """Numbers of texts of the same length, at most `BATCH_TOKENS` ids together."""
+    order = sorted(range(len(texts)), key=lambda i: (len(texts[i]), i))
+    for length, same in groupby(order, key=lambda i: len(texts[i])):
+        found = list(same)
+        size = max(1, BATCH_TOKENS // max(1, length))
+        yield from (found[at : at + size] for at in range(0, len(found), size))
+
+
+def needed(record: BlockRecord, role: str) -> Call:
+    """The call of a part. Raises EmbspaceError where the block runs none of that kind."""
+    call = record.call(role)
+    if call is None:
+        raise EmbspaceError(f"the live block {record.layer} runs no {role}: it cannot be recorded.")
+    return call
+
+
+def mixed_values(record: BlockRecord) -> Tensor:
+    """Inputs of the output matrix (B, T, H · d_h): the values mixed by attention."""
+    return needed(record, "o").x.reshape(*record.state_in.shape[:2], -1)
+
+
+def activations(model: Model, record: BlockRecord) -> Tensor | None:
+    """What multiplies the values (B, T, d_ff); None in a mixture: its experts are not recorded."""
+    if model.experts(record.layer) != [None]:
+        return None
+    return needed(record, "down").x.reshape(*record.state_in.shape[:2], -1)
 
 
 class _Watched:
