@@ -1,6 +1,8 @@
 """Generating with early exit: against transformers' own text and passes without any cache."""
 
+import json
 import math
+import shutil
 from typing import Any
 
 import pytest
@@ -217,6 +219,15 @@ def test_blocks_after_the_exit_do_not_run(gpt2, gpt2_maps, monkeypatch):
     monkeypatch.setattr(generating, "run", lambda *a, **k: running)
     generate(gpt2, gpt2_maps, "cats", exit_layer=1, max_new_tokens=6, repeats=1)
     assert calls[1] == calls[2] < calls[0]  # blocks 1 and 2: prompts and the full model only
+
+
+def test_a_text_ends_at_every_end_token_that_the_generation_config_names(gpt2, tmp_path):
+    whole = generate(gpt2, None, "cats", max_new_tokens=4, repeats=1).texts[0].full_tokens
+    folder = shutil.copytree(gpt2.folder, tmp_path / "model")
+    named = {"eos_token_id": [whole[1], gpt2.config.eos_token_id]}
+    (folder / "generation_config.json").write_text(json.dumps(named))
+    found = generate(embspace.load(folder), None, "cats", max_new_tokens=4, repeats=1).texts[0]
+    assert found.full_tokens == whole[: whole.index(whole[1]) + 1]
 
 
 def test_a_fixed_exit_answers_from_its_state_through_the_map(gpt2, gpt2_maps):
