@@ -222,12 +222,12 @@ def test_blocks_after_the_exit_do_not_run(gpt2, gpt2_maps, monkeypatch):
 
 
 def test_a_text_ends_at_every_end_token_that_the_generation_config_names(gpt2, tmp_path):
-    whole = generate(gpt2, None, "cats", max_new_tokens=4, repeats=1).texts[0].full_tokens
+    whole = generate(gpt2, None, "cats", max_new_tokens=4, repeats=1).texts[0].full_ids
     folder = shutil.copytree(gpt2.folder, tmp_path / "model")
     named = {"eos_token_id": [whole[1], gpt2.config.eos_token_id]}
     (folder / "generation_config.json").write_text(json.dumps(named))
     found = generate(embspace.load(folder), None, "cats", max_new_tokens=4, repeats=1).texts[0]
-    assert found.full_tokens == whole[: whole.index(whole[1]) + 1]
+    assert found.full_ids == whole[: whole.index(whole[1]) + 1]
 
 
 def test_a_fixed_exit_answers_from_its_state_through_the_map(gpt2, gpt2_maps):
