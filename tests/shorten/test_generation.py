@@ -216,7 +216,7 @@ def test_blocks_after_the_exit_do_not_run(gpt2, gpt2_maps, monkeypatch):
         running.block(l).mlp.register_forward_hook(
             lambda *_, l=l: calls.__setitem__(l, calls[l] + 1)
         )
-    monkeypatch.setattr(generating, "run", lambda *a, **k: running)
+    monkeypatch.setattr(generating, "start_model", lambda *a, **k: running)
     generate(gpt2, gpt2_maps, "cats", exit_layer=1, max_new_tokens=6, repeats=1)
     assert calls[1] == calls[2] < calls[0]  # blocks 1 and 2: prompts and the full model only
 
