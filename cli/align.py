@@ -66,7 +66,8 @@ def command(
     all pairs of their vectors; the one-to-one match with the largest sum is marked, beside the
     same in feature space (without the vocabulary), where the widths agree.
     p: how often a one-to-one match drawn at random lies as close to the diagonal (mean |l − l'|;
-    layers of models of different depths by their relative position).
+    layers of models of different depths by their relative position). Where several matches are
+    equally good, because layers score alike, p is the mean over them, or absent where all are.
     --states runs both models on a text instead: debiased linear CKA, the best rotation and least
     squares between all their states at the same words (paired by their characters), fits scored on
     other texts than they were made on. Samples run on our own sentences, others on Wikipedia

@@ -13,7 +13,7 @@ from ..weights.model import Model
 from .correlations import FeatureCorrelation, Space, VocabularyCorrelation
 from .layer_scores import Scores
 from .layer_vectors import chosen_groups, pieces
-from .matching import LayerMatch, match_layers, numbers
+from .matching import LayerMatch, match_layers, numbers, tied
 from .shared_tokens import SharedTokens, shared_tokens
 
 Watch = Callable[[Iterable[None], int], Iterable[None]]
@@ -113,7 +113,7 @@ def align(
         shared.to_dict(),
         {"groups": list(names), "norm": norm, "filters": list(shared.filters), "seed": seed},
         {"a": a.provenance, "b": b.provenance},
-        (*notes, *_notes(a, b, shared, results)),
+        (*notes, *_tied(found), *_notes(a, b, shared, results)),
     )
 
 
@@ -153,6 +153,13 @@ def require_models(a: Any, b: Any) -> None:
             f"both models must be on one device in one dtype: {a.name} is {a.dtype} on {a.device}, "
             f"{b.name} is {b.dtype} on {b.device}."
         )
+
+
+def _tied(groups: dict[str, GroupAlignment]) -> Iterator[str]:
+    """A sentence for each match that is one of several."""
+    for name, group in groups.items():
+        for space, found in group.spaces().items():
+            yield from tied(f"{name} in {space} space", found)
 
 
 def _notes(

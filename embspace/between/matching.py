@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 EXACT = 50_000  # matches that are all tried, rather than drawn
 DRAWN = 20_000
+TIE = 1e-6  # matches whose mean scores are this close are equally good: scores are sums of float32
+TRIED = 500  # ways in which ties are broken at random
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,10 @@ class LayerMatch:
     score: L_a × L_b, mean |ρ|, None where a layer has none; match: the layer of B for every layer
     of A, or None; diagonal: share of matched layers that lie on the diagonal, 0 to 1; distance:
     mean |l − l'| from it, in layers of the deeper model; p: share of one-to-one matches drawn
-    evenly whose distance is as small; unmatched_a, unmatched_b: layers without a score, and why.
+    evenly whose distance is as small; unmatched_a, unmatched_b: layers without a score, and why;
+    equally_good: how many matches are as good as this one, itself among them (a lower bound beyond
+    eight layers). Where there are several, `match` is one of them, and diagonal, distance and p are
+    means over all of them; None where every match is as good, because the scores say nothing.
     """
 
     match: tuple[int | None, ...]
@@ -31,6 +36,12 @@ class LayerMatch:
     p: float | None
     unmatched_a: dict[int, str] = field(default_factory=dict)
     unmatched_b: dict[int, str] = field(default_factory=dict)
+    equally_good: int = 1
+
+    @property
+    def unique(self) -> bool:
+        """Whether no other match is as good."""
+        return self.equally_good <= 1
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
@@ -39,17 +50,18 @@ class LayerMatch:
 
     @property
     def n_diagonal(self) -> int:
-        """How many of the matched layers lie on the diagonal."""
+        """How many of the matched layers lie on the diagonal, to the nearest whole number."""
         return round((self.diagonal or 0.0) * len(self.pairs))
 
     def to_dict(self) -> dict[str, Any]:
-        """Match, score, diagonal, distance, p, and the layers left out."""
+        """Match, score, diagonal, distance, p, how many are as good, and the layers left out."""
         return {
             "match": list(self.match),
             "score": [list(row) for row in self.score],
             "diagonal": self.diagonal,
             "distance": self.distance,
             "p": self.p,
+            "equally_good": self.equally_good,
             "unmatched_a": {str(layer): why for layer, why in self.unmatched_a.items()},
             "unmatched_b": {str(layer): why for layer, why in self.unmatched_b.items()},
         }
@@ -65,27 +77,90 @@ def match_layers(
 
     The p-value is that of the mean distance from the diagonal, when the match is replaced by one
     drawn evenly from all one-to-one matches of the same layers (all of them where there are at
-    most 50,000, else 20,000 drawn by `seed`).
+    most 50,000, else 20,000 drawn by `seed`). Where several matches are equally good, it is the
+    mean over them; where all are, there is none.
     """
-    from scipy.optimize import linear_sum_assignment
-
     table = score.detach().cpu().double().numpy()
     rows, columns = (np.flatnonzero(~np.isnan(table).all(axis=axis)) for axis in (1, 0))
-    live = table[np.ix_(rows, columns)]
-    found = linear_sum_assignment(live, maximize=True)
+    found = best_matches(table[np.ix_(rows, columns)], seed)
     match: list[int | None] = [None] * len(table)
-    for i, j in zip(*found, strict=True):
+    for i, j in found.pairs:
         match[int(rows[i])] = int(columns[j])
-    far = distances(*table.shape)
-    apart = far[np.ix_(rows, columns)]
-    steps = apart[found]
+    apart = distances(*table.shape)[np.ix_(rows, columns)]
+    steps = found.distances(apart)
+    said = steps.size > 0 and not found.all_equal
     return LayerMatch(
         tuple(match),
         tuple(tuple(None if math.isnan(x) else float(x) for x in row) for row in table),
-        float((steps == 0).mean()) if len(steps) else None,
-        float(steps.mean()) if len(steps) else None,
-        chance(apart, float(steps.mean()), seed) if len(steps) else None,
+        float((steps == 0).mean()) if said else None,
+        float(steps.mean()) if said else None,
+        found.chance(apart, seed) if said else None,
         *unmatched,
+        equally_good=found.count,
+    )
+
+
+@dataclass(frozen=True)
+class BestMatches:
+    """The one-to-one matches with the largest sum of scores, to rounding.
+
+    orders: for each match (drawn with repetition beyond 50,000 possible ones) the column of every
+    row of the lesser side; turned: whether these sides are exchanged; count: how many different
+    ones; all_equal: whether every possible match is among them, and there is more than one.
+    """
+
+    orders: Int[np.ndarray, "matches n"]
+    turned: bool
+    count: int
+    all_equal: bool
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """(row, column) of the first match."""
+        found = [(i, int(j)) for i, j in enumerate(self.orders[0])]
+        return sorted((j, i) for i, j in found) if self.turned else found
+
+    def distances(self, apart: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "matches n"]:
+        """The distance from the diagonal of every pair of every match."""
+        apart = apart.T if self.turned else apart
+        return apart[np.arange(self.orders.shape[1]), self.orders]
+
+    def chance(self, apart: Float[np.ndarray, "n m"], seed: int) -> float:
+        """The mean of the p-values of all matches."""
+        means, counts = np.unique(self.distances(apart).mean(axis=1), return_counts=True)
+        values = [chance(apart, float(mean), seed) for mean in means]
+        return float(np.average(values, weights=counts))
+
+
+def best_matches(score: Float[np.ndarray, "n m"], seed: int = 0) -> BestMatches:
+    """All matches whose mean score is within 1e-6 of the best one's; the Hungarian one is first.
+
+    All possible matches are looked at where there are at most 50,000. Else ties are broken 500
+    times by random shifts of all scores of at most 1e-6, drawn by `seed`.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    turned = score.shape[0] > score.shape[1]
+    score = score.T if turned else score
+    (n, m), rows = score.shape, np.arange(len(score))
+    best, worst = (linear_sum_assignment(score, maximize=most)[1] for most in (True, False))
+    possible = math.perm(m, n)
+    if not n or possible == 1:
+        return BestMatches(best[None], turned, 1, False)
+    top, bottom = (float(score[rows, order].mean()) for order in (best, worst))
+    if top - bottom <= TIE:
+        return BestMatches(best[None], turned, possible, True)
+    if possible <= EXACT:
+        every = np.array(list(itertools.permutations(range(m), n)))
+        orders = every[score[rows, every].mean(axis=1) >= top - TIE]
+    else:
+        shifts = np.random.default_rng(seed).uniform(-TIE / 2, TIE / 2, (TRIED, n, m))
+        orders = np.array([linear_sum_assignment(score + x, maximize=True)[1] for x in shifts])
+    others = orders[(orders != best).any(axis=1)]
+    count = 1 + len(np.unique(others, axis=0))
+    own = len(orders) - len(others)
+    return BestMatches(
+        np.concatenate([np.tile(best, (max(own, 1), 1)), others]), turned, count, False
     )
 
 
@@ -120,3 +195,17 @@ def chance(apart: Float[np.ndarray, "n m"], observed: float, seed: int) -> float
 def numbers(layers: Sequence[int]) -> str:
     """`layer 3`, `layers 3, 4`."""
     return ("layer " if len(layers) == 1 else "layers ") + ", ".join(map(str, layers))
+
+
+def tied(where: str, found: LayerMatch) -> list[str]:
+    """A sentence where the match is one of several, for a result's notes."""
+    if found.unique:
+        return []
+    if found.p is None and found.pairs:
+        return [
+            f"{where}: every match is equally good, so the one shown is arbitrary and has no p."
+        ]
+    return [
+        f"{where}: the match shown is one of {found.equally_good} or more that are equally good "
+        "(some layers score alike); diagonal, distance and p are means over them."
+    ]

@@ -15,7 +15,7 @@ from ..results import Result
 from ..text.text import AnyText, Text
 from ..text.words import PairedWords, paired_words
 from .alignment import Watch, require_models
-from .matching import LayerMatch, match_layers
+from .matching import LayerMatch, match_layers, tied
 from .similarity import (
     Centred,
     LinearFit,
@@ -120,7 +120,7 @@ def align_states(
         (a.d, b.d),
         {"words": words, "seed": seed, "text": text.source, "text_hash": text.digest},
         {"a": a.provenance, "b": b.provenance},
-        tuple(_notes(a, b, x, y, work)),
+        (*_tied(found), *_notes(a, b, x, y, work)),
     )
 
 
@@ -202,6 +202,12 @@ def _left_out(paired: PairedWords) -> dict[str, int]:
         "first": paired.n_first,
         "unread_texts": paired.n_unread,
     }
+
+
+def _tied(measures: dict[str, LayerMatch]) -> Iterator[str]:
+    """A sentence for each match that is one of several."""
+    for name, found in measures.items():
+        yield from tied(name.replace("_", " "), found)
 
 
 def _notes(a: "Model", b: "Model", x: States, y: States, work: _Comparison) -> Iterator[str]:

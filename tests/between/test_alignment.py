@@ -284,3 +284,36 @@ def test_two_devices_or_dtypes_are_refused(tiny_gpt2):
     one, other = embspace.load(tiny_gpt2), embspace.load(tiny_gpt2, dtype="float64")
     with pytest.raises(EmbspaceError, match="one dtype"):
         align(one, other)
+
+
+def test_layers_that_share_one_block_have_no_p(save_model):
+    from transformers import AlbertConfig
+
+    config = AlbertConfig(
+        vocab_size=300,
+        embedding_size=16,
+        hidden_size=16,
+        num_hidden_layers=6,
+        num_attention_heads=4,
+        intermediate_size=40,
+        max_position_embeddings=64,
+    )
+    folders = [save_model(config, "AutoModelForMaskedLM") for _ in range(2)]
+    found = align(*map(embspace.load, folders))
+    for name, group in found.groups.items():
+        for match in group.spaces().values():
+            assert match.p is None and match.diagonal is None, name
+    assert sum("every match is equally good" in note for note in found.notes) == sum(
+        len(group.spaces()) for group in found.groups.values()
+    )
+
+
+def test_two_equal_layers_are_not_told_apart(tiny_gpt2, altered):
+    def change(model):
+        model.transformer.h[1].load_state_dict(model.transformer.h[0].state_dict())
+
+    a = embspace.load(altered(tiny_gpt2, change))
+    for group in align(a, a).groups.values():
+        for match in group.spaces().values():
+            assert match.equally_good == 2
+            assert match.p == pytest.approx((1 / 6 + 3 / 6) / 2)

@@ -75,3 +75,41 @@ def test_a_reversed_match_is_no_closer_than_chance():
 
 def test_one_layer_has_no_order_to_get_right():
     assert match_layers(torch.ones(1, 1)).p == 1.0
+
+
+def test_scores_that_say_nothing_have_no_p():
+    for score in (torch.ones(6, 6), torch.ones(12, 12), torch.rand(6, 1).expand(6, 9)):
+        found = match_layers(score + 1e-9 * torch.rand(score.shape))
+        assert (found.p, found.diagonal, found.distance) == (None, None, None)
+        assert len(found.pairs) == 6 or len(found.pairs) == 12
+        assert found.equally_good > 1 and not found.unique
+
+
+def test_p_is_the_mean_over_equally_good_matches():
+    score = torch.eye(5).double()
+    score[3:, 3:] = 1.0  # layers 3 and 4 are alike: two matches are equally good
+    found = match_layers(score + 1e-9 * torch.rand(5, 5))
+    apart = distances(5, 5)
+    assert found.equally_good == 2
+    assert found.p == pytest.approx((chance(apart, 0.0, 0) + chance(apart, 2 / 5, 0)) / 2)
+    assert found.diagonal == pytest.approx((1 + 3 / 5) / 2)
+    assert found.distance == pytest.approx(1 / 5)
+
+
+@pytest.mark.parametrize("shape", [(12, 12), (12, 14), (14, 12)])
+def test_ties_of_many_layers_are_broken_at_random(shape):
+    score = torch.zeros(shape).double()
+    score[:6, :6], score[6:, 6:] = 1.0, torch.eye(12)[: shape[0] - 6, : shape[1] - 6]
+    found = match_layers(score)
+    assert found.equally_good > 100 and found.p is not None
+    apart = distances(*shape)
+    wanted = np.mean([apart[i, j] for i in range(6) for j in range(6)])
+    drawn = found.distance * len(found.pairs)
+    rest = sum(apart[i, j] for i, j in found.pairs if i >= 6)
+    assert drawn == pytest.approx(6 * wanted + rest, rel=0.1)
+    assert found == match_layers(score)
+
+
+def test_different_scores_leave_one_match():
+    found = match_layers(torch.rand(12, 12, generator=torch.Generator().manual_seed(0)))
+    assert found.unique and found.p is not None

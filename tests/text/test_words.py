@@ -149,3 +149,28 @@ def test_a_model_is_matched_with_itself_by_every_measure(models):
             assert found.score[layer][layer] == pytest.approx(1, abs=1e-4)
         assert abs(result.shuffled[name] or 0) < 0.7
     assert len(result.rows()) == 3 * 16
+
+
+def test_states_that_are_equal_are_not_told_apart(models, monkeypatch):
+    """Two equal states give two matches that are equally good; all equal ones give no p."""
+    from embspace.compare import state_alignment
+
+    taken = state_alignment._states
+    texts = [f"cats {n} saw Paris and {n * 7} dogs sing, {n % 3} of Rome" for n in range(60)]
+
+    def compared(same):
+        def some_equal(*given):
+            states = taken(*given)
+            states[same] = states[same[0]].clone()
+            return states
+
+        monkeypatch.setattr(state_alignment, "_states", some_equal)
+        return state_alignment.align_states(models[0], models[0], texts, words=400)
+
+    n = models[0].n_layers + 1
+    found = compared([1, 2])
+    for match in found.measures.values():
+        assert match.equally_good == 2 and match.diagonal == pytest.approx((1 + (n - 2) / n) / 2)
+    assert sum("one of 2" in note for note in found.notes) == len(found.measures)
+    for match in compared(list(range(n))).measures.values():
+        assert match.p is None and match.diagonal is None

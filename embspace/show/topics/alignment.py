@@ -67,6 +67,7 @@ def _match_columns(space: str, drop: int) -> list[Column]:
 
 
 def _heat_map(title: str, found: LayerMatch, shades: Any = ()) -> HeatMap:
+    title += one_of_many(found)
     return HeatMap(title, found.score, "A", "B", frozenset(found.pairs), shades)
 
 
@@ -101,8 +102,20 @@ def _mean(scores: Sequence[float | None]) -> float:
 
 
 def diagonal(found: LayerMatch) -> str:
-    """`10 of 12`."""
-    return f"{found.n_diagonal} of {len(found.pairs)}" if found.pairs else "no layers"
+    """`10 of 12`; `about 1.8 of 12` where the match is one of several, `all tied` of all."""
+    n = len(found.pairs)
+    if not n:
+        return "no layers"
+    if found.diagonal is None:
+        return "all tied"
+    return (
+        f"{found.n_diagonal} of {n}" if found.unique else f"about {found.diagonal * n:.1f} of {n}"
+    )
+
+
+def one_of_many(found: LayerMatch) -> str:
+    """What a map's title adds where its match is not the only one."""
+    return "" if found.unique else " (match: one of many)"
 
 
 def p_value(p: float | None) -> str:
@@ -212,7 +225,7 @@ def _panel(
             frame.set(linewidth=width, clip_on=False, zorder=3)
             axes.add_patch(frame)
     chance = f", p = {p_value(found.p)}" if found.p is not None else ""
-    axes.set_title(f"{title}\ndiagonal: {diagonal(found)}{chance}", fontsize=8)
+    axes.set_title(f"{title}{one_of_many(found)}\ndiagonal: {diagonal(found)}{chance}", fontsize=8)
     whole_numbers(axes.xaxis, axes.yaxis)
     bar = figure.colorbar(image, ax=axes, shrink=0.75)
     bar.ax.tick_params(labelsize=7)
