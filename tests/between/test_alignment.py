@@ -297,6 +297,7 @@ def test_layers_that_share_one_block_have_no_p(save_model):
         num_attention_heads=4,
         intermediate_size=40,
         max_position_embeddings=64,
+        initializer_range=0.2,  # so that tokens are seen to look at later ones
     )
     folders = [save_model(config, "AutoModelForMaskedLM") for _ in range(2)]
     found = align(*map(embspace.load, folders))
