@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,26 @@ from ..weights.model import Model
 
 CONFIG, TENSORS = "adapter_config.json", "adapter_model.safetensors"
 ROOT = "base_model.model."
+UNREAD = {  # options that change more than B A, and what they do
+    "layer_replication": "repeats layers of the base",
+    "use_dora": "scales the changed weight",
+    "use_qalora": "pools the input",
+    "use_bdlora": "uses factors in blocks",
+    "alora_invocation_tokens": "acts after some tokens only",
+    "arrow_config": "chooses among adapters token by token",
+    "modules_to_save": "replaces whole modules",
+    "target_parameters": "changes parameters that are not the weight of a module",
+    "trainable_token_indices": "replaces rows of the embedding",
+    "lora_bias": "adds a bias",
+}
+STARTS = ("gaussian", "eva", "orthogonal")  # by name; they leave the base as it is
+KNOWN = {  # options that are read, or that say nothing of the change
+    *("peft_type", "task_type", "auto_mapping", "peft_version", "inference_mode"),
+    *("base_model_name_or_path", "revision", "target_modules", "exclude_modules"),
+    *("layers_to_transform", "layers_pattern", "lora_dropout", "init_lora_weights", "bias"),
+    *("r", "lora_alpha", "rank_pattern", "alpha_pattern", "use_rslora", "fan_in_fan_out"),
+    *("eva_config", "loftq_config", "corda_config", "qalora_group_size", "megatron_core"),
+}
 FACTOR = re.compile(r"(?P<path>.+)\.lora_(?P<side>[AB])(\.default)?\.weight")
 
 
@@ -30,8 +49,8 @@ class Adapter:
     """The tensors of a base model as an adapter changes them: ΔW = s B A, zeros elsewhere.
 
     Stands where a `Checkpoint` does, so that a `Model` over it reads changes head by head and row
-    by row. s = α / r, or α / √r (rsLoRA). Raises ModelError for other kinds of adapters, and for
-    one that does not fit the base.
+    by row. s = α / r, or α / √r (rsLoRA). Raises ModelError for an adapter whose config or tensors
+    say that it changes more than that, and for one that does not fit the base.
     """
 
     def __init__(self, folder: str | Path, base: Model) -> None:
@@ -53,7 +72,7 @@ class Adapter:
             return torch.zeros(()).expand(self.shape(name))
         down, up, scale = self._factors[name]
         change = (up.double() @ down.double() * scale).float()
-        return change.T if self.config.get("fan_in_fan_out") else change
+        return change.T if self._turned(name) else change
 
     @property
     def changed(self) -> list[str]:
@@ -83,7 +102,15 @@ class Adapter:
                     "adapters are not read; merge it into the base and give that."
                 )
             sides.setdefault(found["path"], {})[found["side"]] = tensor
-        return {self._weight(path): self._checked(path, pair) for path, pair in sides.items()}
+        changed = {path: self._weight(path) for path in sides}
+        if len(set(changed.values())) < len(changed):
+            raise ModelError(f"{self.folder} changes one weight of {self.base.name} twice.")
+        return {changed[path]: self._checked(path, pair) for path, pair in sides.items()}
+
+    def _turned(self, name: str) -> bool:
+        """Whether the base stores a weight as (in, out)."""
+        family, at = self.base.layout.family, self.base.layout.prefix
+        return family.transposed and name.startswith(at + family.block.split("{")[0])
 
     def _weight(self, path: str) -> str:
         """The base's tensor that a module path of the adapter stands for."""
@@ -98,8 +125,15 @@ class Adapter:
         if set(pair) != {"A", "B"}:
             raise ModelError(f"{self.folder} holds one factor of {path[:120]} without the other.")
         down, up = pair["A"], pair["B"]
-        shape = self.shape(self._weight(path))
-        wanted = shape[::-1] if self.config.get("fan_in_fan_out") else shape
+        name = self._weight(path)
+        turned, said = self._turned(name), bool(self.config.get("fan_in_fan_out"))
+        if said != turned:
+            raise ModelError(
+                f"{self.folder / CONFIG} says fan_in_fan_out {str(said).lower()}, but "
+                f"{self.base.name} stores {path[:120]} as {'(in, out)' if turned else '(out, in)'}."
+            )
+        shape = self.shape(name)
+        wanted = shape[::-1] if turned else shape
         if down.ndim != 2 or up.ndim != 2 or down.shape[0] != up.shape[1]:
             raise ModelError(f"{self.folder}: the factors of {path[:120]} do not fit each other.")
         if (up.shape[0], down.shape[1]) != wanted:
@@ -110,15 +144,22 @@ class Adapter:
         return down, up, self._scale(path, down.shape[0])
 
     def _scale(self, path: str, rank: int) -> float:
-        """α over r or √r; α may be set apart for some modules."""
-        alpha = _of_module(self.config.get("alpha_pattern"), path, self.config.get("lora_alpha"))
-        stated = _of_module(self.config.get("rank_pattern"), path, self.config.get("r"))
+        """α over r or √r; both may be set apart for some modules."""
+        alpha = self._set_for(path, "alpha_pattern", "lora_alpha")
+        stated = self._set_for(path, "rank_pattern", "r")
         if isinstance(alpha, bool) or not isinstance(alpha, int | float) or stated != rank:
             raise ModelError(
                 f"{self.folder}: rank {stated} and alpha {alpha} of {path[:120]} do not fit its "
                 f"factors of rank {rank}."
             )
         return alpha / (math.sqrt(rank) if self.config.get("use_rslora") else rank)
+
+    def _set_for(self, path: str, patterns: str, default: str) -> Any:
+        """The value of the first pattern that a module's path ends in, as peft matches them."""
+        for pattern, value in (self.config.get(patterns) or {}).items():
+            if re.match(rf"(.*\.)?({pattern})$", path):
+                return value
+        return self.config.get(default)
 
 
 def changes_of(folder: str | Path, base: Model) -> tuple[Model, Adapter]:
@@ -141,20 +182,47 @@ def changes_of(folder: str | Path, base: Model) -> tuple[Model, Adapter]:
 
 
 def _config(folder: Path) -> dict[str, Any]:
-    """What the adapter says of itself. Raises ModelError for a kind that is not plain LoRA."""
-    config = read_json_file(folder / CONFIG)
+    """What the adapter says of itself. Raises ModelError unless its change is s B A alone."""
+    path = folder / CONFIG
+    config = read_json_file(path)
     if not isinstance(config, dict):
-        raise ModelError(f"{folder / CONFIG} describes no adapter.")
+        raise ModelError(f"{path} describes no adapter.")
     kind = config.get("peft_type")
     if kind != "LORA":
         raise ModelError(f"{folder} is an adapter of kind {str(kind)[:40]}; only LoRA is read.")
-    for option in ("use_dora", "use_qalora", "alora_invocation_tokens", "target_parameters"):
-        if config.get(option):
-            raise ModelError(
-                f"{folder} is a LoRA adapter with {option}, whose change of a weight is not B A: "
-                "it is not read; merge it into the base and give that."
-            )
+    start = config.get("init_lora_weights")
+    if not (start is None or isinstance(start, bool) or start in STARTS):
+        raise _unread(path, "init_lora_weights", start, "may change the base before training")
+    if config.get("bias") not in (None, "none"):
+        raise _unread(path, "bias", config["bias"], "changes biases too")
+    for option, value in config.items():
+        if option not in KNOWN and value not in (None, False, [], {}, ""):
+            raise _unread(path, option, value, UNREAD.get(option, "is not known here"))
+    for option in ("rank_pattern", "alpha_pattern"):
+        _check_patterns(path, option, config.get(option))
     return config
+
+
+def _unread(path: Path, option: str, value: Any, why: str) -> ModelError:
+    return ModelError(
+        f"{path} says {option} {str(value)[:80]}, which {why}: only a change s B A is read; "
+        "merge the adapter into its base and give that."
+    )
+
+
+def _check_patterns(path: Path, option: str, patterns: Any) -> None:
+    """Raise ModelError unless patterns are regular expressions with a number each."""
+    if patterns is None:
+        return
+    if not isinstance(patterns, dict):
+        raise ModelError(f"{path}: {option} is {str(patterns)[:80]}, expected patterns by module.")
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ModelError(f"{path}: {option} has {pattern[:80]!r}, no pattern: {error}.") from (
+                error
+            )
 
 
 def _tensors(folder: Path) -> dict[str, Tensor]:
@@ -168,15 +236,3 @@ def _tensors(folder: Path) -> dict[str, Tensor]:
     if not found:
         raise ModelError(f"{path} is empty.")
     return found
-
-
-def _of_module(patterns: Any, path: str, default: Any) -> Any:
-    """A value set for the modules whose path ends in a pattern, as peft matches them."""
-    items: Iterable[tuple[Any, Any]] = patterns.items() if isinstance(patterns, dict) else ()
-    for pattern, value in items:
-        try:
-            if re.match(rf"(.*\.)?({pattern})$", path):
-                return value
-        except re.error:
-            continue
-    return default

@@ -114,6 +114,22 @@ def test_only_a_folder_with_an_adapter_alone_is_one(tiny_gpt2, tmp_path):
 
 Q = "model.layers.0.self_attn.q_proj"
 HOSTILE = [
+    ({"init_lora_weights": "pissa"}, factors(Q, 48, 36), "init_lora_weights pissa"),
+    ({"init_lora_weights": "pissa_niter_16"}, factors(Q, 48, 36), "init_lora_weights pissa_niter"),
+    ({"init_lora_weights": "olora"}, factors(Q, 48, 36), "init_lora_weights olora"),
+    ({"init_lora_weights": "corda"}, factors(Q, 48, 36), "init_lora_weights corda"),
+    ({"init_lora_weights": "loftq"}, factors(Q, 48, 36), "init_lora_weights loftq"),
+    ({"init_lora_weights": 1}, factors(Q, 48, 36), "init_lora_weights 1"),
+    ({"layer_replication": [[0, 2], [1, 2]]}, factors(Q, 48, 36), "layer_replication .*repeats"),
+    ({"bias": "lora_only"}, factors(Q, 48, 36), "bias lora_only"),
+    ({"modules_to_save": ["lm_head"]}, factors(Q, 48, 36), "modules_to_save"),
+    ({"target_parameters": ["mlp.experts"]}, factors(Q, 48, 36), "target_parameters"),
+    ({"trainable_token_indices": [3]}, factors(Q, 48, 36), "trainable_token_indices"),
+    ({"lora_bias": True}, factors(Q, 48, 36), "lora_bias True"),
+    ({"use_new_thing": 0.5}, factors(Q, 48, 36), "use_new_thing 0.5, which is not known"),
+    ({"rank_pattern": {"q_proj(": 3}}, factors(Q, 48, 36), "rank_pattern has 'q_proj\\('"),
+    ({"alpha_pattern": ["q_proj"]}, factors(Q, 48, 36), "alpha_pattern is"),
+    ({"fan_in_fan_out": True}, factors(Q, 48, 36), "fan_in_fan_out true.*\\(out, in\\)"),
     ({"peft_type": "IA3"}, factors(Q, 48, 36), "of kind IA3"),
     ({"peft_type": None}, factors(Q, 48, 36), "of kind None"),
     ({"use_dora": True}, factors(Q, 48, 36), "use_dora"),
@@ -127,6 +143,31 @@ HOSTILE = [
     ({"lora_alpha": "six"}, factors(Q, 48, 36), "do not fit"),
     ({"lora_alpha": None}, factors(Q, 48, 36), "do not fit"),
 ]
+
+
+def test_a_flag_against_the_layer_is_refused_where_shapes_cannot_tell(tiny_gpt2, tmp_path):
+    square = factors("transformer.h.0.attn.c_proj", 32, 32)
+    base = embspace.load(tiny_gpt2)
+    changes_of(write(tmp_path / "right", square, fan_in_fan_out=True), base)
+    with pytest.raises(ModelError, match=r"fan_in_fan_out false.*\(in, out\)"):
+        changes_of(write(tmp_path / "wrong", square, fan_in_fan_out=False), base)
+
+
+@pytest.mark.parametrize("start", [None, True, False, "gaussian", "eva", "orthogonal"], ids=str)
+def test_starts_that_leave_the_base_alone_are_read(tiny_llama, tmp_path, start):
+    pair = factors(Q, 48, 36)
+    quiet = {"bias": "none", "loftq_config": {}, "layer_replication": None, "use_dora": False}
+    quiet |= {"eva_config": {"rho": 2.0}, "modules_to_save": [], "inference_mode": True}
+    folder = write(tmp_path / "lora", pair, init_lora_weights=start, **quiet)
+    changes, _ = changes_of(folder, embspace.load(tiny_llama))
+    found = changes.attention(0).W_Q.permute(0, 2, 1).reshape(48, 36)
+    assert torch.allclose(found, merged(pair, Q, ALPHA / RANK), atol=1e-5)
+
+
+def test_one_weight_changed_under_two_names_is_refused(tiny_llama, tmp_path):
+    pairs = factors(Q, 48, 36) | factors(Q.removeprefix("model."), 48, 36)
+    with pytest.raises(ModelError, match="twice"):
+        changes_of(write(tmp_path / "lora", pairs), embspace.load(tiny_llama))
 
 
 @pytest.mark.parametrize(("config", "tensors", "said"), HOSTILE, ids=lambda x: str(x)[:40])
