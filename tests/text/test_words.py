@@ -153,7 +153,7 @@ def test_a_model_is_matched_with_itself_by_every_measure(models):
 
 def test_states_that_are_equal_are_not_told_apart(models, monkeypatch):
     """Two equal states give two matches that are equally good; all equal ones give no p."""
-    from embspace.compare import state_alignment
+    from embspace.between import state_alignment
 
     taken = state_alignment._states
     texts = [f"cats {n} saw Paris and {n * 7} dogs sing, {n % 3} of Rome" for n in range(60)]
