@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 @o.model_argument
 @o.data_options
 @click.option("--out", required=True, metavar="FOLDER", help="Where the classifier goes.")
-@o.count("--blocks", default=3, least=0, help="Last ones, trained.")
-@o.count("--epochs", default=3, help="At most.")
+@click.option("--paper", is_flag=True, help="Dar et al.'s recipe: see above.")
+@o.count("--blocks", least=0, help="Last ones, trained.  [default: 3]")
+@o.count("--epochs", help="At most.  [default: 3]")
 @o.count(
     "--patience", default=1, help="Epochs without a better validation accuracy before it stops."
 )
@@ -29,9 +30,8 @@ if TYPE_CHECKING:
 @o.count(
     "--texts",
     "n_train",
-    default=3000,
     least=4,
-    help="Texts to train on; a tenth of them chooses the epoch.",
+    help="Texts to train on; a tenth of them chooses the epoch.  [default: 3000]",
 )
 @o.count("--test-texts", "n_test", default=1000, help="Texts to score on.")
 @o.choice(
@@ -53,12 +53,13 @@ def command(
     label_column: str | None,
     max_tokens: int | None,
     out: str,
-    blocks: int,
-    epochs: int,
+    paper: bool,
+    blocks: int | None,
+    epochs: int | None,
     patience: int,
     rate: float | None,
     batch: int,
-    n_train: int,
+    n_train: int | None,
     n_test: int,
     keep: "Keep",
     resume: bool,
@@ -71,22 +72,28 @@ def command(
     accuracy (a tenth of the texts), with its 95 % interval; the best epoch's weights are kept and
     scored once on the test texts, beside chance. FOLDER opens like any model, and stitch and
     diff read it. The state is saved beside FOLDER as it goes.
+    --paper trains as Dar et al. do (section 5.2): the matrices alone of the last 3 blocks and of
+    the head, on 3,000 texts, one epoch at 1e-5, no weight decay; the paper says no batch size.
 
     \b
         embspace finetune sample-gpt2 --data sample --out reviews
-        embspace finetune gpt2 --data imdb --epochs 1 --out gpt2-imdb
+        embspace finetune gpt2 --data imdb --paper --out gpt2-imdb
     """
     from embspace.between.classifier_folder import check_out, state_file
-    from embspace.between.finetune import finetune
+    from embspace.between.finetune import N_TRAIN, PAPER_TEXTS, finetune
     from embspace.text.labelled import read_split
     from embspace.weights.json_files import path_of
 
+    chosen = {"--blocks": blocks, "--epochs": epochs, "--rate": rate, "--texts": n_train}
+    given = [name for name, value in chosen.items() if value is not None]
+    if paper and given:
+        raise click.UsageError(f"--paper decides {', '.join(given)}: leave it out.")
     folder = path_of(out)
     check_out(folder, resume=resume)
     with working("reading the texts"):
         split = read_split(
             data,
-            n_train=n_train,
+            n_train=PAPER_TEXTS if paper else n_train or N_TRAIN,
             n_test=n_test,
             text_column=text_column,
             label_column=label_column,
@@ -99,6 +106,7 @@ def command(
             model,
             split,
             folder,
+            paper=paper,
             blocks=blocks,
             epochs=epochs,
             rate=rate,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AutoTokenizer, GPT2LMHeadModel, PreTrainedTokenizerFast
@@ -136,6 +137,7 @@ def make_sample(
     torch.manual_seed(seed)
     tokenizer = AutoTokenizer.from_pretrained(base)
     classifier = ReviewClassifier(GPT2LMHeadModel.from_pretrained(base, dtype=torch.float32))
+    start = {"classifier.weight": classifier.classifier.weight.detach().clone()}
     started = time.monotonic()
     losses = fine_tune(
         classifier, sets["train"], tokenizer, n_epochs=n_epochs, learning_rate=rate, seed=seed
@@ -157,6 +159,7 @@ def make_sample(
     head = {f"classifier.{k}": v.half() for k, v in classifier.classifier.state_dict().items()}
     records = {"training.json": training} | describe(base, sets, training["accuracy"])
     save_sample(out, classifier.model, tokenizer, records, head)
+    save_file(start, out / "classifier_start.safetensors")  # so that it can be subtracted
 
 
 def describe(base: Path, sets: dict[str, Labelled], shares: dict[str, float]) -> dict[str, Any]:

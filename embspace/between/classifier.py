@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float, Int
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ..errors import ModelError
@@ -14,14 +15,16 @@ from ..live.capture import capture
 from ..live.recorder import states_of
 from ..live.running import Running
 from ..text.passages import Passage
-from ..weights.json_files import read_json_file
+from ..weights.json_files import check_safetensors, read_json_file
 from .accuracy import Accuracy
 
 if TYPE_CHECKING:
     from ..weights.model import Model
 
 RECORD = "classifier.json"
+START = "classifier_start.safetensors"  # the head's weight before training, where not zero
 WEIGHT, BIAS = "classifier.weight", "classifier.bias"
+ZERO = "zero"  # what a record says of a head that began with no weights
 KIND = "mean of a linear head's scores over positions"
 READS = "residual stream after the last block, before the final norm"
 
@@ -30,13 +33,20 @@ READS = "residual stream after the last block, before the final norm"
 class Head:
     """A trained classifier's head: scores x W^T + b of every token, averaged; W is labels × d.
 
-    `record` is what its folder says of it: base model, blocks trained, data, accuracies.
+    `record` is what its folder says of it: base model, blocks trained, data, accuracies; `start`
+    the weight before training, None where the folder does not say.
     """
 
     weight: Float[Tensor, "labels d"]
     bias: Float[Tensor, "labels"]
     labels: tuple[str, ...]
     record: dict[str, Any] = field(default_factory=dict)
+    start: Float[Tensor, "labels d"] | None = None
+
+    @property
+    def learned(self) -> Float[Tensor, "labels d"]:
+        """What training did to the weight; the weight itself where its start is not known."""
+        return self.weight if self.start is None else self.weight - self.start
 
     @property
     def n_blocks(self) -> int:
@@ -74,7 +84,22 @@ def read_head(model: "Model") -> Head:
             raise ModelError(f"{model.folder}: {name} is {found}, expected {wanted}.")
         if not bool(torch.isfinite(model.weight(name)).all()):
             raise ModelError(f"{model.folder}: {name} holds NaN or infinity.")
-    return Head(model.weight(WEIGHT), model.weight(BIAS), labels, record)
+    weight = model.weight(WEIGHT)
+    return Head(weight, model.weight(BIAS), labels, record, _start(model, record, weight))
+
+
+def _start(model: "Model", record: dict[str, Any], weight: Tensor) -> Tensor | None:
+    """The weight before training, if the folder says it. Raises ModelError where it cannot be."""
+    if record.get("start") == ZERO:
+        return torch.zeros_like(weight)
+    path = model.folder / START
+    if not path.is_file():
+        return None
+    check_safetensors(path)
+    start = load_file(path).get(WEIGHT)
+    if start is None or start.shape != weight.shape or not bool(torch.isfinite(start).all()):
+        raise ModelError(f"{path} holds no finite {WEIGHT} of the shape {tuple(weight.shape)}.")
+    return start.to(weight)
 
 
 def tested(record: dict[str, Any]) -> tuple[Accuracy, float] | None:
@@ -103,7 +128,8 @@ def _is_count(n: Any, most: int) -> bool:
 class Classifier(nn.Module):
     """A live model whose last block's output, not normed, is read by a linear head a token.
 
-    Scores of a text: mean over its positions of x W^T + b.
+    Scores of a text: mean over its positions of x W^T + b. W and b start at zero, so that what
+    they are after training is what training did.
     """
 
     def __init__(self, running: Running, n_labels: int) -> None:
@@ -111,6 +137,8 @@ class Classifier(nn.Module):
         self.running, self.live = running, running.module
         like = next(self.live.parameters())
         self.head = nn.Linear(running.model.d, n_labels, device=like.device, dtype=like.dtype)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
 
     def forward(
         self, ids: Int[Tensor, "B T"], mask: Int[Tensor, "B T"]
@@ -141,11 +169,3 @@ def predictions(
         for line, part in zip(lines.tolist(), states.layers[n].split(counts.tolist()), strict=True):
             found[line] = int(scores(part).argmax())
     return found
-
-
-def seeded(head: nn.Linear, seed: int) -> None:
-    """Small random weights and no bias, the same for the same seed."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        head.weight.copy_(torch.randn(head.weight.shape, generator=generator) * 0.02)
-        head.bias.zero_()

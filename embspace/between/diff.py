@@ -83,8 +83,15 @@ def diff(
 
 def _tested(tuned: Model) -> Iterator[str]:
     """How good the classifier was on its own test texts, as its folder says."""
-    record = read_head(tuned).record if is_classifier(tuned.folder) else {}
-    found = tested(record)
+    if not is_classifier(tuned.folder):
+        return
+    head = read_head(tuned)
+    if head.start is None:
+        yield (
+            f"{tuned.name} does not say how its classifier started: its directions hold what it "
+            "started with, too."
+        )
+    found = tested(head.record)
     if found is None:
         return
     test, by_chance = found
@@ -134,11 +141,11 @@ class _Work:
         return self._scores
 
     def classifier(self) -> tuple[tuple[MovedRow, ...], dict[str, WordScore]]:
-        """The head's directions by label, less their mean, and their score."""
+        """What training did to the head's directions by label, less their mean; their score."""
         if not is_classifier(self.other.folder):
             return (), {}
         head = read_head(self.other)
-        centred = (head.weight - head.weight.mean(0)).to(self.base.device, self.base.dtype)
+        centred = (head.learned - head.learned.mean(0)).to(self.base.device, self.base.dtype)
         norms = centred.norm(dim=1).tolist()
         rows = self._read(centred, list(head.labels), norms, [None] * len(norms))
         if not all(norms) or not self.task:

@@ -53,7 +53,8 @@ class Difference(Result):
     """Tuned minus base, row by row, read both ways in vocabulary space. [DAR] §4.3, App. D.
 
     `layers`: every group and layer; `words`: for each group the score of its moved rows of all
-    layers together; `classifier`: the head's directions by label, each less the labels' mean.
+    layers together; `classifier`: what training did to the head's directions by label, less the
+    labels' mean.
     """
 
     layers: tuple[LayerChange, ...]

@@ -17,12 +17,17 @@ from ..weights.json_files import path_of
 from ..weights.model import Model
 from . import classifier_folder as folder
 from .accuracy import Accuracy, chance
-from .classifier import BIAS, KIND, READS, RECORD, WEIGHT, Classifier, is_classifier, seeded
+from .classifier import BIAS, KIND, READS, RECORD, WEIGHT, ZERO, Classifier, is_classifier
 from .classifier_texts import KEEPS, Keep, longest, read_texts
-from .trainer import WEIGHT_DECAY, Epoch, Example, Trainer
+from .trainer import CLIP, Epoch, Example, Trainer
 
 Watch = Callable[[Iterable[None], int], Iterable[None]]
 RATE, FAST_RATE, NARROW = 1e-5, 5e-4, 512  # the paper's; for models of less width, which move less
+WEIGHT_DECAY = 0.01
+PAPER = {"blocks": 3, "epochs": 1, "rate": RATE, "weight_decay": 0.0, "clip": None}
+PAPER |= {"matrices_only": True}
+PAPER_TEXTS = 3333  # of which 3,000 are trained on; the others are only scored
+TRAINED_BY = ("rate", "batch", "patience", "seed", "weight_decay", "clip", "matrices_only")
 SAVE_EVERY = 30.0  # seconds between saved states
 
 
@@ -73,12 +78,13 @@ def finetune(
     data: str | Path | Split,
     out: str | Path,
     *,
-    blocks: int = 3,
-    epochs: int = 3,
+    paper: bool = False,
+    blocks: int | None = None,
+    epochs: int | None = None,
     rate: float | None = None,
     batch: int = 16,
     patience: int = 1,
-    n_train: int = N_TRAIN,
+    n_train: int | None = None,
     n_test: int = N_TEST,
     max_tokens: int | None = None,
     keep: Keep = "start",
@@ -90,22 +96,47 @@ def finetune(
 ) -> FineTuning:
     """Train a linear head on a model's last states, and its last blocks with it; save the folder.
 
-    Scores of a text: mean over its tokens of x_L W^T + b, x_L being state L, not normed. Only the
-    last `blocks` blocks and W, b are trained (AdamW, cross-entropy); embedding, head and all norms
-    outside those blocks stay. [DAR] §5.2: GPT-2, 3 blocks, 3,000 reviews, one epoch, rate 1e-5.
-    `data`: as in `read_split`; `rate`: 1e-5, for models narrower than 512 5e-4; training stops
-    after `patience` epochs without a better validation accuracy, and the best epoch's weights are
-    kept; `keep`: which end of too long a text. The state is saved as it goes: after an
-    interruption `resume` goes on to the same result. `watch(steps, total)` wraps the steps.
-    Raises EmbspaceError, before any training where `out` is there or cannot be written.
+    Scores of a text: mean over its tokens of x_L W^T + b, x_L being state L, not normed. W and b
+    start at zero. Only the last blocks and W, b are trained (AdamW, cross-entropy, weight decay
+    .01, gradients cut to norm 1); all else stays.
+
+    Args:
+        model: The pretrained model.
+        data: As in `read_split`.
+        out: The folder to write.
+        paper: The recipe of [DAR] §5.2 instead: 3 blocks, one epoch over 3,000 texts, rate 1e-5;
+            of the blocks and the head only the matrices are trained, no biases and no norms; no
+            weight decay, gradients as they are. The paper names neither batch size nor seed, and
+            its head's start is not known: ours is zero.
+        blocks: How many of the last blocks are trained (3).
+        epochs: At most so many (3).
+        rate: Of learning; 1e-5, for models narrower than 512 5e-4.
+        batch: Texts a step.
+        patience: Epochs without a better validation accuracy before it stops; the best epoch's
+            weights are kept.
+        n_train: Texts to train on, a tenth of which chooses the epoch (3,000).
+        n_test: Texts to score on.
+        max_tokens: The longest text, by default as long as the model takes.
+        keep: Which end of too long a text is read.
+        text_column: Of a table.
+        label_column: Of a table.
+        seed: Of the texts drawn, their order and dropout.
+        resume: Go on after an interruption, to the same result; the state is saved as it goes.
+        watch: `watch(steps, total)` wraps the steps.
+
+    Raises:
+        EmbspaceError: Before any training where `out` is there or cannot be written, or where
+            `paper` is given with a setting that it decides.
     """
     out = path_of(str(out))
-    settings = _settings(model, blocks, epochs, rate, batch, patience, seed)
+    chosen = {"blocks": blocks, "epochs": epochs, "rate": rate}
+    settings = _settings(model, _recipe(chosen, n_train, paper), batch, patience, seed)
     one_of(keep, KEEPS, "end to keep")
     folder.check_out(out, resume=resume)
     columns = {"text_column": text_column, "label_column": label_column}
     split = data
     if not isinstance(split, Split):
+        n_train = PAPER_TEXTS if paper else N_TRAIN if n_train is None else n_train
         split = read_split(split, n_train=n_train, n_test=n_test, seed=seed, **columns)
     settings |= {"max_tokens": max_tokens or longest(model), "keep": keep, "data": split.to_dict()}
     trainer, test, notes = _prepared(model, split, settings)
@@ -129,26 +160,37 @@ def finetune(
     return found
 
 
+def _recipe(chosen: dict[str, Any], n_train: int | None, paper: bool) -> dict[str, Any]:
+    """How the weights are trained: as the paper does, or as chosen. Raises EmbspaceError."""
+    given = {name: value for name, value in chosen.items() if value is not None}
+    if not paper:
+        ours = {"blocks": 3, "epochs": 3, "weight_decay": WEIGHT_DECAY, "clip": CLIP}
+        return {"paper": False, "rate": None, **ours, "matrices_only": False} | given
+    given |= {} if n_train is None else {"n_train": n_train}
+    if given:
+        raise EmbspaceError(f"the paper's recipe decides {', '.join(given)}: leave it out.")
+    return {"paper": True, **PAPER}
+
+
 def _settings(
-    model: Model, blocks: int, epochs: int, rate: Any, batch: int, patience: int, seed: int
+    model: Model, recipe: dict[str, Any], batch: int, patience: int, seed: int
 ) -> dict[str, Any]:
     """The numbers, looked at. Raises EmbspaceError."""
     if not isinstance(model, Model):
         raise EmbspaceError(
             f"finetune trains a model, not a {type(model).__name__}: open it with embspace.load."
         )
-    blocks = whole(blocks, "blocks")
+    blocks, rate = whole(recipe["blocks"], "blocks"), recipe["rate"]
     if not 0 <= blocks <= model.n_layers:
         raise EmbspaceError(f"blocks must be 0 to {model.n_layers}, got {blocks}.")
     if rate is None:
         rate = RATE if model.d >= NARROW else FAST_RATE
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < 1:
         raise EmbspaceError(f"rate must lie between 0 and 1, got {str(rate)[:40]}.")
-    return {
+    return recipe | {
         "blocks": blocks,
-        "epochs": positive(epochs, "epochs"),
+        "epochs": positive(recipe["epochs"], "epochs"),
         "rate": float(rate),
-        "weight_decay": WEIGHT_DECAY,
         "batch": positive(batch, "batch"),
         "patience": positive(patience, "patience"),
         "seed": checked_seed(seed),
@@ -165,13 +207,12 @@ def _prepared(
         sides.append(examples)
         n_cut += n
     classifier = Classifier(run(model, attention="fast"), len(split.train.names))
-    seeded(classifier.head, settings["seed"])
     trainer = Trainer(
         classifier,
         *sides[:2],
         n_blocks=settings["blocks"],
         n_epochs=settings["epochs"],
-        **{name: settings[name] for name in ("rate", "batch", "patience", "seed")},
+        **{name: settings[name] for name in TRAINED_BY},
     )
     return trainer, sides[2], tuple(_notes(model, split, settings, n_cut))
 
@@ -246,6 +287,7 @@ def _record(found: FineTuning) -> dict[str, Any]:
         "reads": READS,
         "labels": list(found.labels),
         "tensors": [WEIGHT, BIAS],
+        "start": ZERO,
         "blocks_trained": settings.pop("blocks"),
         "base": str(found.provenance["model"]),
         "base_revision": found.provenance["revision"],

@@ -20,8 +20,7 @@ from .classifier import Classifier, predictions
 from .classifier_texts import padding
 
 SORTED = 16  # batches' worth of texts that are sorted by length together
-CLIP = 1.0  # largest norm of the gradient
-WEIGHT_DECAY = 0.01
+CLIP = 1.0  # largest norm of the gradient, by default
 Example = tuple[Passage, int]
 
 
@@ -63,13 +62,17 @@ class Trainer:
         batch: int,
         patience: int,
         seed: int,
+        weight_decay: float,
+        clip: float | None = CLIP,
+        matrices_only: bool = False,
     ) -> None:
         self.classifier, self.train, self.validation = classifier, train, validation
         self.n_epochs, self.batch, self.patience, self.seed = n_epochs, batch, patience, seed
-        self.blocks = _frozen(classifier, n_blocks)
+        self.clip = math.inf if clip is None else clip
+        self.blocks = _frozen(classifier, n_blocks, matrices_only)
         self.parameters = {n: p for n, p in classifier.named_parameters() if p.requires_grad}
         self.optimizer = torch.optim.AdamW(
-            self.parameters.values(), lr=rate, weight_decay=WEIGHT_DECAY
+            self.parameters.values(), lr=rate, weight_decay=weight_decay
         )
         self.epochs: list[Epoch] = []
         self.best: dict[str, Tensor] = {}
@@ -117,7 +120,7 @@ class Trainer:
             loss = functional.cross_entropy(scores, truth)
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()
-            nn.utils.clip_grad_norm_(self.parameters.values(), CLIP)
+            nn.utils.clip_grad_norm_(self.parameters.values(), self.clip)
             value = float(loss.detach())
             if not math.isfinite(value):
                 raise EmbspaceError(
@@ -217,13 +220,14 @@ class Trainer:
         return rng.sample(found, len(found))
 
 
-def _frozen(classifier: Classifier, n_blocks: int) -> list[nn.Module]:
-    """Freeze everything but the head and the last blocks, and return these."""
+def _frozen(classifier: Classifier, n_blocks: int, matrices_only: bool) -> list[nn.Module]:
+    """Freeze everything but the head and the last blocks (or their matrices); these blocks."""
     running = classifier.running
     classifier.requires_grad_(False)
     blocks = [running.block(l) for l in range(running.n_layers - n_blocks, running.n_layers)]
     for part in (*blocks, classifier.head):
-        part.requires_grad_(True)
+        for parameter in part.parameters():
+            parameter.requires_grad_(parameter.ndim > 1 or not matrices_only)
     return blocks
 
 

@@ -101,6 +101,37 @@ def test_planted_words_are_found_and_random_changes_are_not(base, planted):
     assert keys.share > 2 * keys.chance
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_classifier_is_read_by_what_training_did_to_it(base, planted, kept):
+    """A random start that hides a small change: subtracted where it is kept, else said."""
+    words = {"positive": [" good", " great"], "negative": [" bad", " awful"]}
+    table = base.vocabulary.table.float()
+    ids = {label: ids_of(base, [w.strip() for w in these]) for label, these in words.items()}
+    wanted = torch.zeros(len(table), 1, dtype=torch.float64)
+    wanted[ids["positive"]], wanted[ids["negative"]] = 1.0, -1.0
+    sentiment = base.vocabulary.back(table.double().T @ wanted, "pinv")[:, 0].float()
+    sentiment /= sentiment.norm()
+    start = torch.randn(2, base.d, generator=torch.Generator().manual_seed(0))
+    learned = 0.1 * torch.stack([-sentiment, sentiment])
+
+    def change(tensors):
+        tensors["classifier.weight"] = start + learned
+        tensors["classifier.bias"] = torch.zeros(2)
+
+    folder = planted(change)
+    record = {"labels": ["negative", "positive"], "blocks_trained": 0}
+    (folder / "classifier.json").write_text(json.dumps(record), encoding="utf8")
+    if kept:
+        save_file({"classifier.weight": start}, folder / "classifier_start.safetensors")
+    found = embspace.diff(base, embspace.load(folder), groups=["V"], turns=0)
+    negative, positive = found.classifier
+    expected = {base.vocabulary.labels[i] for i in ids["positive"]}
+    assert (expected <= set(positive.up[:4])) == kept
+    assert (expected <= set(negative.down[:4])) == kept
+    assert (positive.norm == pytest.approx(0.1, rel=1e-4)) == kept
+    assert any("how its classifier started" in note for note in found.notes) != kept
+
+
 def test_the_chance_share_is_that_of_random_tokens(base):
     words, _ = read_words(None)
     task = TaskWords(base.vocabulary, words, name="ours")

@@ -29,6 +29,46 @@ def test_only_the_last_blocks_and_the_head_are_trained(tiny_gpt2, tuned):
         assert torch.equal(tensor, after[name]) != trained, name
 
 
+def test_the_papers_recipe_trains_the_matrices_of_three_blocks_and_nothing_else(
+    tiny_gpt2, reviews, tmp_path
+):
+    out = tmp_path / "out"
+    found = embspace.finetune(embspace.load(tiny_gpt2), reviews, out, paper=True, batch=8)
+    before, after = weights(tiny_gpt2), weights(out)
+    for name, tensor in before.items():
+        trained = name.startswith("transformer.h.") and tensor.ndim == 2
+        assert torch.equal(tensor, after[name]) != trained, name
+    assert not after["classifier.bias"].any() and after["classifier.weight"].any()
+    record = json.loads((out / "classifier.json").read_text(encoding="utf8"))
+    said = {"paper": True, "blocks_trained": 3, "epochs": 1, "rate": 1e-5, "weight_decay": 0.0}
+    assert {name: record[name] for name in said} == said and len(found.epochs) == 1
+    # three steps of Adam, the first of which moves every entry of the head by the rate
+    assert float(after["classifier.weight"].abs().max()) <= 3.001e-5
+
+
+@pytest.mark.parametrize("more", [{"blocks": 3}, {"rate": 1e-5}, {"epochs": 1}, {"n_train": 9}])
+def test_the_papers_recipe_takes_no_other_numbers(tiny_gpt2, reviews, tmp_path, more):
+    with pytest.raises(EmbspaceError, match=f"decides {next(iter(more))}"):
+        embspace.finetune(embspace.load(tiny_gpt2), reviews, tmp_path / "out", paper=True, **more)
+
+
+def test_three_thousand_texts_are_what_the_paper_trains_on(tmp_path):
+    from embspace.between.finetune import PAPER_TEXTS
+    from embspace.text.labelled import read_split
+
+    rows = [{"text": f"text {i}", "label": i % 2} for i in range(5000)]
+    file = tmp_path / "texts.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf8")
+    assert len(read_split(file, n_train=PAPER_TEXTS, n_test=9).train) == 3000
+
+
+def test_a_head_starts_at_zero(tiny_gpt2, reviews, tmp_path):
+    out = tmp_path / "out"
+    embspace.finetune(embspace.load(tiny_gpt2), reviews, out, blocks=1, epochs=1, rate=1e-9)
+    head = read_head(embspace.load(out))
+    assert 0 < float(head.weight.abs().max()) < 1e-7 and torch.equal(head.learned, head.weight)
+
+
 def test_the_folder_says_what_it_is(tiny_gpt2, tuned, reviews):
     record = json.loads((tuned / "classifier.json").read_text(encoding="utf8"))
     assert record["labels"] == ["negative", "positive"] and record["blocks_trained"] == 2
@@ -227,6 +267,10 @@ def test_the_bundled_classifier_is_read_as_a_fresh_one_is():
     model = embspace.load("sample-gpt2-reviews")
     head = read_head(model)
     assert head.labels == ("negative", "positive") and head.weight.shape == (2, model.d)
+    torch.manual_seed(31)  # the seed of its training, which drew the head first
+    start = torch.nn.Linear(model.d, 2).weight.detach()
+    assert head.start is not None and torch.equal(head.start, start)
+    assert float(head.learned.norm() / head.weight.norm()) == pytest.approx(0.1715, abs=1e-3)
     assert 1 <= head.n_blocks <= model.n_layers
 
 
