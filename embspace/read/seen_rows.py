@@ -51,7 +51,11 @@ def asked_ids(model: "Model", reading: Reading) -> Int[Tensor, "n"]:
     """Ids of the tokens that take part in a reading."""
     if reading.common == "all":
         return torch.arange(len(model.vocabulary))
-    return common_tokens(model, reading.common, reading.text)
+    counted = tables_of(model).counted  # a text is read once, not for every circuit
+    key = (reading.common, id(reading.text))
+    if key not in counted:
+        counted[key] = reading.text, common_tokens(model, reading.common, reading.text)
+    return counted[key][1]
 
 
 def n_asked(model: "Model", reading: Reading) -> int:

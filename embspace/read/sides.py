@@ -32,6 +32,7 @@ class Tables:
 
     def __init__(self, model: "Model") -> None:
         self.model, self.lock = model, RLock()  # circuits are searched by several threads
+        self.counted: dict[Any, tuple[Any, Tensor]] = {}  # text and ids of its common tokens
         self.seen: dict[Any, Any] = {}  # turned rows, as `seen_rows` keeps them
         self._made: dict[str, tuple[Tensor, Tensor]] = {}  # name -> table, which rows are made
 
