@@ -11,7 +11,7 @@ from .places import place_argument
 from .reading_options import reading_options
 
 
-@click.command("ff", context_settings=o.CONTEXT, short_help="Neurons: keys and values.")
+@o.command("ff", "Neurons: keys and values.")
 @place_argument("neuron")
 @o.layer_option
 @click.option("-n", "--neuron", type=int, metavar="N", help="Neuron, from 0.")
@@ -34,7 +34,6 @@ from .reading_options import reading_options
 @o.norm_option
 @o.output_options
 @o.opening_options
-@o.debug_option
 def command(opening: Opening, output: Output, **given: Any) -> None:
     """The tokens of feed-forward keys and values, both ends, exactly.
 

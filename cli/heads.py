@@ -11,7 +11,7 @@ from .places import place_argument
 from .reading_options import reading_options
 
 
-@click.command("heads", context_settings=o.CONTEXT, short_help="Attention heads: token pairs.")
+@o.command("heads", "Attention heads: token pairs.")
 @place_argument("head")
 @o.layer_option
 @o.head_option
@@ -36,7 +36,6 @@ from .reading_options import reading_options
 @click.option("--distance", type=int, metavar="N", help="Rotary models: QK at this distance.")
 @o.output_options
 @o.opening_options
-@o.debug_option
 def command(opening: Opening, output: Output, **given: Any) -> None:
     """The strongest token pairs of attention heads, over the whole vocabulary, exactly.
 

@@ -48,7 +48,7 @@ def words_argument(command: o.Command) -> o.Command:
     return with_words
 
 
-@click.command("token", context_settings=o.CONTEXT, short_help="One token across a model.")
+@o.command("token", "One token across a model.")
 @words_argument
 @o.top_option(str(TOP))
 @o.filter_option
@@ -56,7 +56,6 @@ def words_argument(command: o.Command) -> o.Command:
 @o.norm_option
 @o.output_options
 @o.opening_options
-@o.debug_option
 @click.pass_context
 def command(
     ctx: click.Context,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 TABLE, LINE = 20, 8  # tokens of each end shown unless --top says otherwise
 
 
-@click.command("vectors", context_settings=o.CONTEXT, short_help="Single vectors of a head.")
+@o.command("vectors", "Single vectors of a head.")
 @place_argument("head")
 @click.option(
     "--group", type=click.Choice(["q", "k", "v", "o"]), required=True, help="W_Q, W_K, W_V or W_O."
@@ -32,7 +32,6 @@ TABLE, LINE = 20, 8  # tokens of each end shown unless --top says otherwise
 @o.norm_option
 @o.output_options
 @o.opening_options
-@o.debug_option
 def command(
     opening: Opening,
     output: Output,

@@ -26,6 +26,12 @@ def test_help_has_examples_that_parse(run, name):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
+def test_help_ends_with_its_examples(run, name):
+    last = help_of(run, name).rstrip().rsplit("Examples:\n", 1)[1]
+    assert all("embspace" in line for line in last.splitlines())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_explained(name):
     command = cli.get_command(click.Context(cli), name)
     assert command is not None and command.help
