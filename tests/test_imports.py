@@ -84,12 +84,6 @@ def test_no_file_of_the_package_goes_out_by_its_front_door(path):
     assert not doors, f"{path.name} takes {', '.join(doors)} from embspace/__init__.py"
 
 
-KNOWN_CIRCLES = (
-    {"maps.assemble", "maps.fit"},
-    {"evidence.claims", "evidence.embedding_claims", "evidence.jump_claims"},
-)
-
-
 def circles(imports: dict[str, set[str]]) -> list[set[str]]:
     """Groups of files that reach each other through what they import."""
 
@@ -121,8 +115,7 @@ def test_no_files_import_each_other_in_a_circle():
     """Over every import statement, those for types and those inside functions too."""
     files = {module_of(path): path for path in FILES}
     found = circles({name: files.keys() & set(imported(path)) for name, path in files.items()})
-    known = [{f"embspace.{name}" for name in circle} for circle in KNOWN_CIRCLES]
-    assert [circle for circle in found if circle not in known] == []
+    assert found == []
 
 
 def test_every_room_has_its_floor():

@@ -60,14 +60,6 @@ class Verdict:
         }
 
 
-def read_claims(paper: str) -> tuple[Claim, ...]:
-    """The claims of one paper ("jump" or "embedding"), in the order of its sections."""
-    from .embedding_claims import CLAIMS as EMBEDDING
-    from .jump_claims import CLAIMS as JUMP
-
-    return {"jump": JUMP, "embedding": EMBEDDING}[paper]
-
-
 def decide(claim: Claim, measured: Measured | None, why_not: str = "") -> Verdict:
     """Judge a claim by the JSON of its step; `measured` None: it was not done, `why_not`."""
     if measured is None:

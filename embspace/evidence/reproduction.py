@@ -10,10 +10,13 @@ from ..errors import EmbspaceError
 from ..progress import Progress
 from ..results import Result
 from ..weights.model import Model
-from .claims import FAILS, HOLDS, TIED, VOID, Verdict, decide, read_claims
+from .claims import FAILS, HOLDS, TIED, VOID, Verdict, decide
+from .embedding_claims import CLAIMS as EMBEDDING
+from .jump_claims import CLAIMS as JUMP
 from .kept_steps import Keeper, Kept
 from .steps import Step
 
+CLAIMS = {"jump": JUMP, "embedding": EMBEDDING}  # of each paper, in the order of its sections
 PAGE, JSON, CSV = "index.html", "claims.json", "claims.csv"
 OnStep = Callable[[Step, str], None]  # a step, and "kept", "measured" or why it does not apply
 
@@ -148,8 +151,7 @@ def reproduce(
         measured = {name: step.measured for name, step in kept.items()}
         reasons = {step.name: step.why_not for step in done}
         verdicts = tuple(
-            decide(claim, measured.get(claim.step), reasons[claim.step])
-            for claim in read_claims(paper)
+            decide(claim, measured.get(claim.step), reasons[claim.step]) for claim in CLAIMS[paper]
         )
         provenance = {role: model.provenance for role, model in models.items()}
         result = Reproduction(paper, verdicts, tuple(done), quick, provenance)

@@ -1,26 +1,55 @@
 """From the sums of a fit to Maps: every map solved, scored on held-out rows, and recorded."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
 from ..live.capture import States
 from ..progress import Progress
+from ..text.passages import Passages
+from ..text.splits import Split
+from ..text.text import Text
 from ..weights.settings import settings_of
 from .maps import Maps, PairFit, tokenizer_hash, too_few
-from .solve import R2, Solution, r2_of, r2_of_identity, solve
-from .sums import Sums
+from .solve import R2, Kind, Solution, r2_of, r2_of_identity, solve
+from .sums import Plan, Products, Sums
 
 if TYPE_CHECKING:
-    from .fit import Fitting
+    from ..weights.model import Model
 
 RIDGES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 OUTLYING = 10.0  # times the median norm of a layer
 MOST_MARKS = 200_000  # fitted lines that are remembered one by one
 
 
+class Summed(Protocol):
+    """What a fit knows once its sums are complete; sets of rows are "fit", "score" and "choice"."""
+
+    @property
+    def model(self) -> "Model": ...
+    @property
+    def text(self) -> Text: ...
+    @property
+    def lines(self) -> Split: ...
+    @property
+    def plan(self) -> Plan: ...
+    @property
+    def kind(self) -> Kind: ...
+    @property
+    def products(self) -> Products: ...
+    @property
+    def sets(self) -> Mapping[str, Passages]: ...
+    @property
+    def sums(self) -> Mapping[str, Sums]: ...
+    @property
+    def done(self) -> Mapping[str, int]: ...
+    @property
+    def checks(self) -> Sequence[Any]: ...
+
+
 def assemble(
-    work: "Fitting", ridge: float | None, keep: str = "all", progress: Progress | None = None
+    work: Summed, ridge: float | None, keep: str = "all", progress: Progress | None = None
 ) -> Maps:
     """Solve every map of a fit whose sums are complete; `ridge`: its strength, or None."""
     final = str(work.model.n_layers)
@@ -45,7 +74,7 @@ def assemble(
     return Maps(_about(work, strengths), tuple(pairs), tensors)
 
 
-def _strengths(work: "Fitting", ridge: float | None) -> dict[str, float]:
+def _strengths(work: Summed, ridge: float | None) -> dict[str, float]:
     if work.kind != "ridge":
         return {}
     if ridge is not None:
@@ -94,7 +123,7 @@ def _number(value: float) -> float | None:
     return value if abs(value) < float("inf") else None
 
 
-def _about(work: "Fitting", strengths: dict[str, float]) -> dict[str, Any]:
+def _about(work: Summed, strengths: dict[str, float]) -> dict[str, Any]:
     from ..version import __version__
 
     model, fitted, sums = work.model, work.sets["fit"], work.sums

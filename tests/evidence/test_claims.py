@@ -14,7 +14,6 @@ from embspace.evidence.claims import (
     Verdict,
     decide,
 )
-from embspace.evidence.claims import read_claims as claims_of
 from embspace.evidence.comparisons import (
     Curve,
     LackingError,
@@ -26,9 +25,10 @@ from embspace.evidence.comparisons import (
 )
 from embspace.evidence.embedding_steps import Cast, embedding_steps
 from embspace.evidence.jump_steps import jump_steps
+from embspace.evidence.reproduction import CLAIMS as OF_PAPER
 from embspace.text.text import Text
 
-CLAIMS = {claim.id: claim for paper in PAPERS for claim in claims_of(paper)}
+CLAIMS = {claim.id: claim for paper in PAPERS for claim in OF_PAPER[paper]}
 
 
 def verdict(name: str, measured: dict[str, Any]) -> Verdict:
@@ -42,7 +42,7 @@ def test_every_claim_has_its_own_name_a_sentence_a_rule_and_a_step_that_measures
         "embedding": embedding_steps(Cast(model, text)),
     }
     for paper in PAPERS:
-        for claim in claims_of(paper):
+        for claim in OF_PAPER[paper]:
             assert CLAIMS[claim.id] is claim and claim.paper == paper
             assert claim.step in {step.name for step in steps[paper]}
             assert claim.says.endswith(".") and claim.rule
