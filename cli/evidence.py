@@ -6,6 +6,7 @@ from . import (
     evidence_concepts,
     evidence_inverse,
     evidence_pairs,
+    evidence_readings,
     evidence_states,
     evidence_trust,
 )
@@ -19,6 +20,7 @@ EXPERIMENTS: dict[str, click.Command] = {
     "states": evidence_states.states,
     "logits": evidence_states.logits,
     "trust": evidence_trust.command,
+    "readings": evidence_readings.command,
 }
 
 
@@ -33,7 +35,7 @@ def command() -> None:
     """The experiments that say whether weights may be read in vocabulary space.
 
     Each prints what it measures beside a baseline. pairs, inverse and concepts read weights alone;
-    states, logits and trust run the model on a text.
+    states, logits, trust and readings run the model on a text.
 
     \b
         embspace evidence pairs

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from ..errors import EmbspaceError
 from ..live.tape import Attended, BlockRecord, mixed_values
-from ..notation import Norm
 from ..read.circuits import HeadCircuit
+from ..read.reading import Reading
+from ..read.seen_rows import source_mean, source_rows
 from ..text.passages import Framed
 from .concepts import mean_row
 
@@ -46,14 +47,14 @@ class Agreement:
     other tokens of the text.
     """
 
-    def __init__(self, model: "Model", norm: Norm, texts: list[Framed]) -> None:
-        self.model, self.texts = model, texts
-        self.norm: Norm = norm
+    def __init__(self, model: "Model", reading: Reading, texts: list[Framed]) -> None:
+        self.model, self.texts, self.reading = model, texts, reading
         H, n = model.n_heads, len(texts)
         self.qk, self.vo = (Sums(n, model.n_layers, (H, H)) for _ in range(2))
         self.others = Sums(n, model.n_layers, (H,))
         # as large as the attention weights, which the live model holds too
         self._layers: dict[int, _Layer] = {}
+        self._means: dict[int, Tensor] = {}
 
     def note(self, record: BlockRecord, batch: list[int], ids: Int[Tensor, "B T"]) -> None:
         """Compare one block of one batch of texts."""
@@ -66,20 +67,24 @@ class Agreement:
         for row, text in enumerate(batch):
             weights = record.attended.weights[row].to(self.model.dtype)
             logits = self._logits(record.attended, row)
-            rows = self._rows_of(ids[row])
+            rows = self._rows_of(record.layer, ids[row])
             keys = self._keys(text, len(ids[row]))
             order = weights if logits is None else logits
-            total, count = ranked(self._scores(reading, ids[row]), order, (weights > 0).any(0))
+            total, count = ranked(
+                self._scores(record.layer, reading, ids[row]), order, (weights > 0).any(0)
+            )
             self.qk.add(record.layer, text, total, count)
             heads = mixed[row].reshape(len(rows), self.model.n_heads, -1).transpose(0, 1)
             found = written(reading, rows, ids[row], heads, weights, keys)
             self.vo.add(record.layer, text, *found[0])
             self.others.add(record.layer, text, *found[1])
 
-    def _scores(self, reading: "_Layer", ids: Int[Tensor, "T"]) -> Float[Tensor, "H T T"]:
+    def _scores(
+        self, layer: int, reading: "_Layer", ids: Int[Tensor, "T"]
+    ) -> Float[Tensor, "H T T"]:
         """e_i W_QK e_j^T, from each token once: rounding must not tell equal tokens apart."""
         distinct, back = ids.unique(return_inverse=True)
-        return reading.scores(self._rows_of(distinct))[:, back][:, :, back]
+        return reading.scores(self._rows_of(layer, distinct))[:, back][:, :, back]
 
     def _logits(self, found: Attended, row: int) -> Float[Tensor, "H T T"] | None:
         """q · k of all heads as they meet; None where a bias is added, or they are not handed out.
@@ -95,13 +100,17 @@ class Agreement:
 
     def _reading(self, layer: int) -> "_Layer":
         if layer not in self._layers:
-            self._layers[layer] = _Layer(self.model, layer, self.norm, self._spread)
+            self._layers[layer] = _Layer(self.model, layer, self.reading, self._spread)
         return self._layers[layer]
 
-    def _rows_of(self, ids: Int[Tensor, "T"]) -> Float[Tensor, "T d"]:
-        """e_i of each token of a text."""
-        table = self.model.vocabulary.table
-        return table[ids.to(table.device)].to(self.model.device, self.model.dtype)
+    def _rows_of(self, layer: int, ids: Int[Tensor, "T"]) -> Float[Tensor, "T d"]:
+        """What each token of a text looks like to the layer: e_i, or as the reading has it."""
+        rows = source_rows(self.model, layer, self.reading, ids)
+        if not self.reading.centre:
+            return rows
+        if layer not in self._means:
+            self._means[layer] = source_mean(self.model, layer, self.reading)
+        return rows - self._means[layer]
 
     def _keys(self, text: int, length: int) -> Bool[Tensor, "T"]:
         """Positions that may count as attended to: no special token, not the first position."""
@@ -121,10 +130,10 @@ class Agreement:
 class _Layer:
     """All heads of one layer as read: factors of W_QK and W_VO, the writes in E's covariance."""
 
-    def __init__(self, model: "Model", layer: int, norm: Norm, spread: Tensor) -> None:
+    def __init__(self, model: "Model", layer: int, how: Reading, spread: Tensor) -> None:
         def factors(circuit: Any) -> tuple[Tensor, Tensor]:
             heads = range(model.n_heads)
-            pairs = [HeadCircuit(model, layer, h, circuit, norm=norm).matrices for h in heads]
+            pairs = [HeadCircuit(model, layer, h, circuit, reading=how).matrices for h in heads]
             left, right = (torch.stack([pair[side] for pair in pairs]) for side in (0, 1))
             return left, right
 

@@ -12,6 +12,7 @@ from ..estimate import Estimate, estimate
 from ..live.running import run
 from ..live.tape import FEW, recorded
 from ..notation import NORMS, Circuit, Norm
+from ..read.reading import Reading
 from ..results import Result
 from ..text.passages import Encoder
 from ..text.text import AnyText, Text
@@ -139,7 +140,7 @@ class Trusting:
         if len(self.texts) < 2:
             raise ModelError("two texts of at least two tokens are needed to grade heads.")
         self.max_tokens, self.n_cut = encoder.max_tokens, sum(f.cut for f in framed)
-        self.agreement = Agreement(model, norm, self.texts)
+        self.agreement = Agreement(model, Reading(norm=norm), self.texts)
 
     def __len__(self) -> int:
         return len(self.texts)

@@ -18,7 +18,7 @@ from ..errors import EmbspaceError
 from ..read.circuits import HeadCircuit
 from ..read.default_reading import default_reading
 from ..read.reading import Reading
-from ..read.seen_rows import normed_rows
+from ..read.seen_rows import source_mean, source_rows
 from ..read.sides import tables_of
 from ..results import ListResult, Record, Result
 from .relation_ranks import Asked, Hits, hits_of_head
@@ -336,7 +336,10 @@ def _projected(
     """
     circuits = [HeadCircuit(model, layer, head, "vo", reading=how) for head in heads]
     reads = torch.cat([circuit.matrices[0] for circuit in circuits], dim=1)
-    source = _source_rows(model, layer, how, ids) @ model.vocabulary.back(reads, how.inverse)
+    rows = source_rows(model, layer, how, ids)
+    if how.centre:
+        rows = rows - source_mean(model, layer, how)
+    source = rows @ model.vocabulary.back(reads, how.inverse)
     table = tables_of(model).target(None)
     for at, circuit in zip(source.split(model.d_head, dim=1), circuits, strict=True):
         writes = circuit.matrices[1].T.contiguous()
@@ -348,24 +351,6 @@ def _projected(
             target -= target.mean(1, keepdim=True) if how.centre else 0.0
             target /= target.norm(dim=0, keepdim=True).clamp_min(1e-30)
         yield circuit.head, at.contiguous(), target
-
-
-def _source_rows(
-    model: "Model", layer: int, how: Reading, ids: Int[Tensor, "n"]
-) -> Float[Tensor, "n d"]:
-    """What tokens look like to the layer's heads, less the mean over all tokens where centred."""
-
-    def rows(part: Tensor) -> Tensor:
-        found = table[part.to(table.device)].to(model.device, model.dtype)
-        return normed_rows(model, layer, "attn", found) if how.reading_norm else found
-
-    table = tables_of(model).source(how, layer, None if how.centre else ids)
-    found = rows(ids)
-    if not how.centre:
-        return found
-    every = torch.arange(len(model.vocabulary))
-    totals = torch.stack([rows(part).double().sum(0) for part in every.split(ROWS)])
-    return found - (totals.sum(0) / len(every)).to(found)
 
 
 def _notes(every: Sequence[TokenPairs]) -> tuple[str, ...]:

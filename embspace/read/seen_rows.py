@@ -169,3 +169,20 @@ def _whole_rows(
     if end == "source" and reading.reading_norm:
         rows = normed_rows(model, layer, part, rows.to(model.dtype))
     return rows.double()
+
+
+def source_rows(
+    model: "Model", layer: int, reading: Reading, ids: Int[Tensor, "n"]
+) -> Float[Tensor, "n d"]:
+    """What tokens look like to a layer's heads, before any centring, in the model's dtype."""
+    table = tables_of(model).source(reading, layer, ids)
+    rows = table[ids.to(table.device)].to(model.device, model.dtype)
+    return normed_rows(model, layer, "attn", rows) if reading.reading_norm else rows
+
+
+def source_mean(model: "Model", layer: int, reading: Reading) -> Float[Tensor, "d"]:
+    """The mean of those rows over the whole vocabulary."""
+    every = torch.arange(len(model.vocabulary))
+    tables_of(model).source(reading, layer, None)  # all rows at once, then as made
+    parts = [source_rows(model, layer, reading, ids).double().sum(0) for ids in every.split(CHUNK)]
+    return (torch.stack(parts).sum(0) / len(every)).to(model.dtype)

@@ -215,6 +215,7 @@ TOPICS: dict[str, tuple[str, ...]] = {
     "lens_comparison": ("LensComparison",),
     "maps": ("Maps", "KeptMaps"),
     "matching_pairs": ("PairSimilarity",),
+    "reading_choice": ("ReadingChoice",),
     "readings": ("CircuitPairs", "VectorTokens", "NeuronTokens", "RelatedPairs", "TokenReading"),
     "relations": ("Relations", "RelationsOfHead"),
     "reproduction": ("Reproduction",),

@@ -91,6 +91,15 @@ def lens_comparison(model: Any) -> Result:
     return compare_lenses(model, ["id", "mat"], TEXT)
 
 
+def chosen(model: Any) -> Result:
+    from embspace.evidence.reading_choice import candidates, choose_readings
+    from embspace.evidence.relation_sets import RelationSet
+
+    pairs = RelationSet("neighbours", tuple((f"#{i}", f"#{i + 1}") for i in range(260, 290)))
+    few = candidates(model)[:2]
+    return choose_readings(model, FEW, sets=[pairs], readings=few, keep=False)
+
+
 def scored_relations(model: Any) -> Any:
     from embspace.evidence.relation_sets import RelationSet
     from embspace.evidence.relations import ScoringRelations
@@ -128,6 +137,7 @@ BUILT: dict[str, Callable[..., Result]] = {
     "InverseCheck": lambda m, *_: evidence.inverse(m, n=9),
     "Concept": lambda m, *_: evidence.concept(m, ["#280", "#285"], draws=20),
     "StateOverlap": lambda m, *_: evidence.states(m, FEW),
+    "ReadingChoice": lambda m, *_: chosen(m),
     "Relations": lambda m, *_: scored_relations(m).result(),
     "RelationsOfHead": lambda m, *_: scored_relations(m).of_head(),
     "Trust": lambda m, *_: evidence.trust(m, FEW),
