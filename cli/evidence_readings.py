@@ -7,7 +7,7 @@ from .followed import watched
 from .opening import Opening
 from .output import Output
 from .terminal import say
-from .texts import read_some, some_texts_options
+from .texts import read_text, require_text, some_texts_options
 
 
 @o.command("readings", "Which sides to read heads through.")
@@ -38,8 +38,10 @@ def command(
     """
     from embspace.evidence.reading_choice import ChoosingReadings
 
+    require_text(text)
     model = opening.open()
-    choosing = ChoosingReadings(model, read_some(model, text, texts, column, max_tokens=64))
+    read = read_text(model, text, column, limit=texts, max_tokens=64)
+    choosing = ChoosingReadings(model, read)
     for _ in watched("steps")(choosing, len(choosing)):
         pass
     result = choosing.result()
