@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     values=["pinv", "transpose"],
     help="pinv: E_A E_B⁺; transpose: E_A E_Bᵀ, scaled.",
 )
+@click.option("--match-scale/--no-match-scale", default=True, help="Scale to B's stream.")
+@click.option("--final-norm", is_flag=True, help="A's final norm first, as the paper's code has.")
+@click.option("--positions", is_flag=True, help="Add B's positions, as the paper's code does.")
 @o.count(
     "--texts",
     "n_test",
@@ -46,6 +49,9 @@ def command(
     keep: list[int] | None,
     transplant: list[int] | None,
     kind: "Kind",
+    match_scale: bool,
+    final_norm: bool,
+    positions: bool,
     n_test: int,
     controls: bool,
     plot: str | None,
@@ -54,15 +60,17 @@ def command(
     """Feed A's states, through the vocabulary, into the last blocks and classifier of B.
 
     A is pretrained only, B a folder of `embspace finetune`; nothing is trained. The kernel
-    E_A E_B⁺ (over the tokens that both know) carries A's stream after its first blocks into B's
-    stream. For every number of blocks kept and transplanted: accuracy with its 95 % interval,
-    beside chance, B alone, a random kernel of equal spectrum and one of shuffled tokens. The best
-    cut is chosen on one half of the texts and scored on the other.
+    E_A E_B⁺ (over the tokens that both know), times one number by which A's embeddings become as
+    long as B's, carries A's stream after its first blocks into B's stream. For every number of
+    blocks kept and transplanted: accuracy with its 95 % interval, beside chance, B alone, a random
+    kernel of equal spectrum and one of shuffled tokens. The best cut is chosen on one half of the
+    texts and scored on the other.
 
     \b
         embspace stitch --data sample --texts 100
         embspace stitch gpt2 gpt2-medium-imdb --data imdb --plot stitch.svg
     """
+    from embspace.between.carrying import Carrying
     from embspace.between.stitch import stitch
 
     a, b = (opening.open() for opening in openings)
@@ -73,6 +81,7 @@ def command(
         keep=keep,
         transplant=transplant,
         kind=kind,
+        carry=Carrying(match_scale, final_norm, positions),
         controls=controls,
         n_test=n_test,
         max_tokens=max_tokens,

@@ -18,6 +18,7 @@ from ..text.labelled import Labelled, read_test
 from ..text.passages import Passage
 from ..weights.model import Model
 from .accuracy import Accuracy, accuracy, chance
+from .carrying import Carrying, scale_between
 from .classifier import Head, is_classifier, predictions, read_head
 from .classifier_folder import read_marks
 from .classifier_texts import KEEPS, Keep, longest, padding, read_texts
@@ -41,6 +42,7 @@ def stitch(
     keep: Iterable[int] | None = None,
     transplant: Iterable[int] | None = None,
     kind: Kind = "pinv",
+    carry: Carrying | None = None,
     controls: bool = True,
     n_test: int = N_TEXTS,
     max_tokens: int | None = None,
@@ -53,12 +55,14 @@ def stitch(
 
     A is pretrained only, B fine-tuned (`finetune`); nothing is trained. `keep`: values of a, by
     default 0 … L_A; `transplant`: values of b, by default 1 … the number of blocks trained in B.
-    The best cut is chosen on one half of the texts and scored on the other. `controls`: the same
-    with a random kernel of equal spectrum, and with shared tokens paired at random. `data`: as in
+    The best cut is chosen on one half of the texts and scored on the other. `carry`: how states are
+    carried beside K (by default K is scaled by one number, so that the scale of neither stream
+    matters). `controls`: the same with a random kernel of equal spectrum, and with shared tokens
+    paired at random. `data`: as in
     `read_split`, of which the test texts are taken, less those that B was trained on.
     `watch(steps, total)` wraps the batches. Raises EmbspaceError.
     """
-    head, seed = _head_of(a, b), checked_seed(seed)
+    head, seed, carry = _head_of(a, b), checked_seed(seed), carry or Carrying()
     cuts = _cuts(a, b, head, keep, transplant)
     columns = {"text_column": text_column, "label_column": label_column}
     texts, n_seen = _texts(b, head, data, {"n_test": n_test, "seed": seed, **columns})
@@ -69,11 +73,14 @@ def stitch(
     found_kernel = kernel(a.vocabulary, b.vocabulary, shared, kind)
     matrices = _matrices(a, b, shared, found_kernel, seed if controls else None)
     running = run(a, attention="fast"), run(b, attention="fast")
-    sweep = Sweep(running, head, matrices, cuts, [p for p, _ in read])
+    scales = {name: scale_between(*running, m, shared, carry) for name, m in matrices.items()}
+    matrices = {name: matrix * scales[name] for name, matrix in matrices.items()}
+    sweep = Sweep(running, head, matrices, cuts, [p for p, _ in read], carry)
     for _ in watch(sweep.steps(), sweep.n_steps) if watch else sweep.steps():
         pass
     settings = {
         "kernel": kind,
+        "carry": carry.to_dict() | {"scale": scales[REAL]},
         "keep": sorted({kept for kept, _ in cuts}),
         "transplant": sorted({n for _, n in cuts}),
         "controls": controls,
@@ -98,12 +105,13 @@ class Sweep:
         matrices: dict[str, Tensor],
         cuts: list[tuple[int, int]],
         passages: Sequence[Sequence[Passage]],
+        carry: Carrying,
     ) -> None:
         self.a, self.b = running
         self.head, self.cuts, self.passages = head, cuts, passages
         self.stitched = {
             (name, kept, n): Stitched(
-                self.a, self.b, matrix, n_kept=kept, n_transplanted=n, head=head
+                self.a, self.b, matrix, n_kept=kept, n_transplanted=n, head=head, carry=carry
             )
             for name, matrix in matrices.items()
             for kept, n in cuts

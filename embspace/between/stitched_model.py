@@ -22,6 +22,7 @@ from ..messages import first_line
 from ..weights.checksum import seal
 from ..weights.json_files import check_safetensors, path_of, read_json_file
 from ..weights.model import Model
+from .carrying import Carrying, positions_of, scale_between
 from .classifier import Head, averaged, read_head
 from .classifier_folder import check_free
 from .classifier_texts import Keep, longest, padding, read_texts
@@ -32,12 +33,14 @@ RECORD, TENSORS = "stitched.json", "kernel.safetensors"
 SEAL = "seal"  # of the record and the kernel, in the latter's metadata
 WHAT = "state of A after its kept blocks, times the kernel, into B's last blocks and classifier"
 AT_ONCE = 16  # texts of a batch
+UNSCALED = Carrying(match_scale=False)
 
 
 class Stitched(nn.Module):
     """State a of A, times K (d_A × d_B), into the last b blocks and the classifier of B.
 
-    Texts are read by A's tokenizer; B never sees them. Nothing is trained. [DAR] §5.2.
+    Texts are read by A's tokenizer; B never sees them. Nothing is trained. `matrix` is K as it is
+    used, scaled already where it is to be; of `carry` the norm and the positions. [DAR] §5.2.
     """
 
     kernel: Tensor
@@ -51,9 +54,10 @@ class Stitched(nn.Module):
         n_kept: int,
         n_transplanted: int,
         head: Head | None = None,
+        carry: Carrying = UNSCALED,
     ) -> None:
         super().__init__()
-        self.a, self.b, self.first = a, b, a.module
+        self.a, self.b, self.first, self.carry = a, b, a.module, carry
         self.head = read_head(b.model) if head is None else head
         self.n_kept = index(n_kept, a.n_layers + 1, "count of kept blocks")
         self.tail = Tail(b, n_transplanted)
@@ -79,7 +83,10 @@ class Stitched(nn.Module):
         self, states: Float[Tensor, "B T d_A"], mask: Int[Tensor, "B T"]
     ) -> Float[Tensor, "B labels"]:
         """The same from A's states."""
-        last = self.tail(states.to(self.kernel) @ self.kernel, mask)
+        carried = self.carry.before(self.a, states).to(self.kernel) @ self.kernel
+        if self.carry.positions:
+            carried = carried + positions_of(self.b, carried.shape[1]).to(carried)
+        last = self.tail(carried, mask)
         return averaged(last @ self.head.weight.T + self.head.bias, mask)
 
     def classify(
@@ -109,6 +116,7 @@ class Stitched(nn.Module):
             "kind": WHAT,
             "a": self.a.model.provenance,
             "b": self.b.model.provenance,
+            "carry": self.carry.to_dict(),
             "kept_blocks": self.n_kept,
             "transplanted_blocks": self.tail.n,
             "labels": list(self.labels),
@@ -127,17 +135,21 @@ def stitched(
     n_kept: int,
     n_transplanted: int | None = None,
     kind: Kind = "pinv",
+    carry: Carrying | None = None,
 ) -> Stitched:
     """The first `n_kept` blocks of A and the last ones of the fine-tuned B as one classifier.
 
-    `n_transplanted`: by default the blocks of B that were trained. Raises EmbspaceError.
+    `n_transplanted`: by default the blocks of B that were trained; `carry`: see `Carrying`.
+    Raises EmbspaceError.
     """
+    carry = carry or Carrying()
     head = read_head(b)
     shared = shared_tokens(a.vocabulary, b.vocabulary)
     matrix = kernel(a.vocabulary, b.vocabulary, shared, kind).matrix
     n = head.n_blocks if n_transplanted is None else n_transplanted
     first, last = (run(model, attention="fast") for model in (a, b))
-    return Stitched(first, last, matrix, n_kept=n_kept, n_transplanted=n, head=head)
+    matrix = matrix * scale_between(first, last, matrix, shared, carry)
+    return Stitched(first, last, matrix, n_kept=n_kept, n_transplanted=n, head=head, carry=carry)
 
 
 def load_stitched(folder: str | Path, *, device: str = "cpu") -> Stitched:
@@ -153,9 +165,12 @@ def load_stitched(folder: str | Path, *, device: str = "cpu") -> Stitched:
         a, b = (_same(record[side], device) for side in ("a", "b"))
         matrix = _kernel(path)
         counts = {"n_kept": record["kept_blocks"], "n_transplanted": record["transplanted_blocks"]}
+        carry = Carrying(**record["carry"]) if "carry" in record else UNSCALED
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise ModelError(f"{path} holds no whole stitched model: {first_line(error)}.") from error
-    return Stitched(run(a, attention="fast"), run(b, attention="fast"), matrix, **counts)
+    return Stitched(
+        run(a, attention="fast"), run(b, attention="fast"), matrix, **counts, carry=carry
+    )
 
 
 def _kernel(path: Path) -> Tensor:

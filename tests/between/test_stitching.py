@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import (
     AlbertConfig,
     AutoModelForCausalLM,
@@ -17,6 +18,7 @@ from transformers import (
 )
 
 import embspace
+from embspace.between.carrying import Carrying
 from embspace.between.classifier import Classifier, read_head
 from embspace.between.stitch import _halves
 from embspace.between.stitched_model import Stitched, load_stitched, stitched
@@ -125,8 +127,79 @@ def test_two_models_are_joined_as_one_put_together_by_hand(save_model, tuned):
         end.transformer.ln_f.register_forward_pre_hook(lambda _, x: kept.append(x[0]))
         end.transformer(inputs_embeds=given)
         expected = (kept[0][0] @ head.weight.double().T + head.bias.double()).mean(0)
-        found = stitched(a, b, n_kept=1, n_transplanted=2)(IDS[:1])[0]
+        bare = Carrying(match_scale=False)
+        found = stitched(a, b, n_kept=1, n_transplanted=2, carry=bare)(IDS[:1])[0]
     assert found.double().numpy() == pytest.approx(expected.numpy(), rel=1e-4, abs=1e-4)
+
+
+def times_ten(model) -> None:
+    """The same function on a stream ten times as long: all that writes is scaled."""
+    writes = [model.transformer.wte.weight, model.transformer.wpe.weight]
+    for block in model.transformer.h:
+        writes += [*block.attn.c_proj.parameters(), *block.mlp.c_proj.parameters()]
+    for tensor in writes:
+        tensor *= 10
+
+
+@pytest.fixture
+def longer(tuned, tmp_path, altered):
+    """The fine-tuned model with a stream ten times as long and a head that reads a tenth of it."""
+    folder = altered(tuned, times_ten)
+    tensors = load_file(folder / "model.safetensors") | {}
+    own = load_file(tuned / "model.safetensors")
+    tensors["classifier.weight"] = own["classifier.weight"] / 10
+    tensors["classifier.bias"] = own["classifier.bias"]
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text(encoding="utf8"))
+    config["layer_norm_epsilon"] = config["layer_norm_epsilon"] * 100
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf8")
+    for name in ("classifier.json", "trained_on.json"):
+        (folder / name).write_bytes((tuned / name).read_bytes())
+    return folder
+
+
+@pytest.mark.parametrize(
+    "carry", [Carrying(), Carrying(final_norm=True), Carrying(positions=True)], ids=str
+)
+def test_the_scale_of_the_stream_that_is_stitched_into_does_not_matter(
+    save_model, tuned, longer, carry
+):
+    a = embspace.load(other_gpt2(save_model))
+    short, long = embspace.load(tuned), embspace.load(longer)
+    for kept in (0, 2):
+        with torch.no_grad():
+            one, other = (
+                stitched(a, b, n_kept=kept, carry=carry)(IDS, MASK) for b in (short, long)
+            )
+        assert torch.allclose(one, other, rtol=1e-3, atol=1e-5)
+    bare = Carrying(match_scale=False)
+    with torch.no_grad():
+        one, other = (stitched(a, b, n_kept=2, carry=bare)(IDS, MASK) for b in (short, long))
+    assert not torch.allclose(one, other, rtol=1e-2, atol=1e-5)
+
+
+def test_the_norm_and_positions_of_the_papers_code_are_put_where_it_puts_them(save_model, tuned):
+    a, b = embspace.load(other_gpt2(save_model)), embspace.load(tuned)
+    first = AutoModelForCausalLM.from_pretrained(a.folder, dtype=torch.float32).eval()
+    last = AutoModelForCausalLM.from_pretrained(b.folder, dtype=torch.float32).eval()
+    carry = Carrying(match_scale=False, final_norm=True, positions=True)
+    joined = stitched(a, b, n_kept=1, n_transplanted=2, carry=carry)
+    with torch.no_grad():
+        state = first.transformer(IDS[:1], output_hidden_states=True).hidden_states[1]
+        given = first.transformer.ln_f(state) @ joined.kernel
+        given = given + last.transformer.wpe.weight[: IDS.shape[1]]
+        head, tail = read_head(b), Tail(run(b), 2)
+        expected = head.scores(tail(given, MASK[:1])[0])
+        assert torch.allclose(joined(IDS[:1])[0], expected, atol=1e-5)
+
+
+def test_positions_that_are_not_in_the_stream_cannot_be_added(tiny_llama, reviews, tmp_path):
+    out = tmp_path / "out"
+    base = embspace.load(tiny_llama)
+    embspace.finetune(base, reviews, out, blocks=1, epochs=1)
+    joined = stitched(base, embspace.load(out), n_kept=1, carry=Carrying(positions=True))
+    with pytest.raises(ModelError, match="adds no position embeddings"):
+        joined(IDS, MASK)
 
 
 def test_a_sweep_scores_every_cut_and_chooses_on_one_half(save_model, tuned, reviews):
@@ -182,7 +255,7 @@ def test_texts_that_the_classifier_was_trained_on_are_left_out(tiny_gpt2, tuned,
 
 def test_a_saved_stitched_model_is_the_same_and_knows_its_halves(save_model, tuned, tmp_path):
     a, b = embspace.load(other_gpt2(save_model)), embspace.load(tuned)
-    joined = stitched(a, b, n_kept=1)
+    joined = stitched(a, b, n_kept=1, carry=Carrying(final_norm=True))
     joined.save(tmp_path / "joined")
     again = load_stitched(tmp_path / "joined")
     with torch.no_grad():

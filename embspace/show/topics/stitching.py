@@ -40,11 +40,23 @@ def _(result: Stitching) -> Report:
     counts = [cut.transplanted for cut in result.cuts]
     breaks = [n for n in range(1, len(counts)) if counts[n] != counts[n - 1]]
     return Report(
-        joined(f"A {a} → B {b}", f"stitched by {KERNELS[result.settings['kernel']]}"),
+        joined(f"A {a} → B {b}", f"stitched by {_way(result)}"),
         about,
         (Table.of(result.cuts, columns, breaks=breaks),),
         (*_notes(result), *result.notes, *origins(result.provenance, a="A", b="B")),
     )
+
+
+def _way(result: Stitching) -> str:
+    """The kernel, and what else was done to the states."""
+    carry = result.settings["carry"]
+    said = (
+        KERNELS[result.settings["kernel"]],
+        f"scaled × {carry['scale']:.3g} to B's stream" if carry["match_scale"] else "",
+        "after A's final norm" if carry["final_norm"] else "",
+        "plus B's positions" if carry["positions"] else "",
+    )
+    return ", ".join(filter(None, said))
 
 
 def _notes(result: Stitching) -> tuple[str, str]:
