@@ -120,6 +120,8 @@ def score(
     A model without prediction head gets r² only. Raises TextError, MapsError, ModelError.
     """
     require_own_kind(maps, kind)
+    if layers is not None:  # before anything is fitted
+        indices(layers, model.n_layers + 1, "layer")
     text = Text.of(text, model)
     if maps is None:
         lines = split(text)

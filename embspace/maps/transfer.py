@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from ..checking import indices
 from ..errors import ModelError, TextError
 from ..progress import Progress
 from ..results import Result
@@ -108,7 +109,7 @@ def transfer(
     reason = why_no_head(model)
     if reason:
         raise ModelError(reason)
-    layers = None if layers is None else list(layers)
+    layers = None if layers is None else indices(layers, model.n_layers + 1, "layer")
     texts = _apart(Text.read(first), Text.read(second))
     splits = {text.source: split(text) for text in texts}
     n = min(rows or 1 << 62, *(len(lines.fit) for lines in splits.values()))

@@ -154,12 +154,11 @@ def submodules(
     reason = why_no_head(model)
     if reason:
         raise ModelError(reason)
-    sets = sets_of(model, replace)
+    sets, first = sets_of(model, replace), _first_blocks(model, layers)
     text = Text.of(text, model)
     lines = split(text)
     here = dataclasses.replace(text, fit=lines.fit, held_out=lines.score)
     maps = fit(model, here, parts="both", kind=kind, progress=progress)
-    first = _first_blocks(model, layers)
     taken = passages(model, text, lines.score[:rows])
     running = start_model(model)
     work = _Replacing(running, maps, sets, first, progress)

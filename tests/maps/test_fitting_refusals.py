@@ -2,6 +2,7 @@
 
 import pytest
 
+import embspace
 from embspace import load
 from embspace.errors import EmbspaceError, ResourceError, TextError
 from embspace.maps import fit as fitting
@@ -53,3 +54,22 @@ def test_convergence_is_not_judged_by_one_of_several_processes(model, corpus):
 def test_a_line_that_is_not_text_is_refused(model):
     with pytest.raises(TextError):
         fit(model, ["a", 5])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("name", ["score", "submodules", "transfer", "exits", "compare_lenses"])
+def test_a_layer_that_is_not_there_is_refused_before_anything_is_fitted(
+    model, corpus, monkeypatch, name
+):
+    from embspace.live import running
+    from embspace.maps.lens_comparison import compare_lenses
+
+    monkeypatch.setattr(running, "run", lambda *a, **k: pytest.fail("the model was run"))
+    calls = {
+        "score": lambda: embspace.score(model, None, corpus, layers=[9]),
+        "submodules": lambda: embspace.submodules(model, corpus, layers=[9]),
+        "transfer": lambda: embspace.transfer(model, corpus, ["a b", "c d"], layers=[9]),
+        "exits": lambda: embspace.exits(model, None, corpus, layers=[9]),
+        "compare_lenses": lambda: compare_lenses(model, ["id", "mat"], corpus, layers=[9]),
+    }
+    with pytest.raises(EmbspaceError, match="layer 9 does not exist"):
+        calls[name]()
