@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..results import Result
+from ..results import Record, Result
 from .task_words import WordScore
 
 
 @dataclass(frozen=True)
-class MovedRow:
+class MovedRow(Record):
     """One parameter vector that moved: where it is, how far, and both ends of its change x.
 
     norm: ‖x‖; share: ‖x‖ over the vector's own norm in the base (None for the classifier, which
@@ -21,13 +21,9 @@ class MovedRow:
     up: tuple[str, ...]
     down: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """All fields, lists for tuples."""
-        return vars(self) | {"up": list(self.up), "down": list(self.down)}
-
 
 @dataclass(frozen=True)
-class LayerChange:
+class LayerChange(Record):
     """How one group of one layer moved: mean and largest norms, and the rows that moved most."""
 
     group: str
@@ -38,14 +34,6 @@ class LayerChange:
     share: float
     rows: tuple[MovedRow, ...]
     words: WordScore | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """All fields as plain data."""
-        return {
-            **vars(self),
-            "rows": [row.to_dict() for row in self.rows],
-            "words": None if self.words is None else self.words.to_dict(),
-        }
 
 
 @dataclass(frozen=True)
@@ -73,21 +61,6 @@ class Difference(Result):
     def of_group(self, name: str) -> tuple[LayerChange, ...]:
         """The layers of one group."""
         return tuple(change for change in self.layers if change.group == name)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Layers, scores by group, the classifier's directions, and how they were found."""
-        return {
-            "layers": [change.to_dict() for change in self.layers],
-            "words": {
-                name: None if score is None else score.to_dict()
-                for name, score in self.words.items()
-            },
-            "classifier": [row.to_dict() for row in self.classifier],
-            "word_list": self.word_list,
-            "settings": self.settings,
-            "provenance": self.provenance,
-            "notes": list(self.notes),
-        }
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a vector that moved, and one a label of the classifier."""

@@ -49,20 +49,6 @@ class FineTuning(Result):
     provenance: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Folder, labels, epochs, test accuracy, chance, settings, provenance, notes."""
-        return {
-            "folder": self.folder,
-            "labels": list(self.labels),
-            "epochs": [epoch.to_dict() for epoch in self.epochs],
-            "kept": self.kept,
-            "test": self.test.to_dict(),
-            "chance": self.chance,
-            "settings": self.settings,
-            "provenance": self.provenance,
-            "notes": list(self.notes),
-        }
-
     def rows(self) -> list[dict[str, Any]]:
         """One row an epoch, then one for the test."""
         epochs = [

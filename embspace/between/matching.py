@@ -4,11 +4,12 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor
+
+from ..results import Record
 
 EXACT = 50_000  # matches that are all tried, rather than drawn
 DRAWN = 20_000
@@ -17,7 +18,7 @@ TRIED = 500  # ways in which ties are broken at random
 
 
 @dataclass(frozen=True)
-class LayerMatch:
+class LayerMatch(Record):
     """The one-to-one match of layers that makes the sum of their scores largest.
 
     score: L_a × L_b, mean |ρ|, None where a layer has none; match: the layer of B for every layer
@@ -52,19 +53,6 @@ class LayerMatch:
     def n_diagonal(self) -> int:
         """How many of the matched layers lie on the diagonal, to the nearest whole number."""
         return round((self.diagonal or 0.0) * len(self.pairs))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Match, score, diagonal, distance, p, how many are as good, and the layers left out."""
-        return {
-            "match": list(self.match),
-            "score": [list(row) for row in self.score],
-            "diagonal": self.diagonal,
-            "distance": self.distance,
-            "p": self.p,
-            "equally_good": self.equally_good,
-            "unmatched_a": {str(layer): why for layer, why in self.unmatched_a.items()},
-            "unmatched_b": {str(layer): why for layer, why in self.unmatched_b.items()},
-        }
 
 
 def match_layers(

@@ -65,8 +65,8 @@ def _notes(result: Stitching) -> tuple[str, str]:
         f"* best on one half of the texts: {best.kept} blocks of A, last {best.transplanted} of B. "
         f"On the other half: {percent(best.scoring)} ({span(best.scoring.interval, '.1%')}), "
         f"B alone {percent(result.own_scoring)}.",
-        f"{result.share_reached:.0%} of the stitched models reach {REACHED:.0%} (in the "
-        "paper 30 % do); "
+        f"{result.share_reached:.0%} of these cuts reach {REACHED:.0%} (the paper's 30 % is "
+        "of models fine-tuned with other seeds); "
         "turned: a random kernel of equal spectrum; shuffled: tokens paired at random.",
     )
 
