@@ -14,16 +14,23 @@ Axis names
     k      how many entries are kept
 
 Layer numbers
-    Blocks are 0 … L-1. State 0 is the embedding output, state l the residual stream after
-    block l-1 … state L the stream after the last block, before the final norm.
+    Blocks are 0 … L-1. State l is the residual stream after the first l blocks: state 0 is the
+    embedding's output, state L the stream after the last block, before the final norm.
 
 Symbols
     E      d × V, the transposed output embedding; a vector x (1 × d) is read as x E
+    A      d × d, the fitted map of one state to a later one: x A
     W_Q, W_K, W_V   d × d_h, one head;  W_O   d_h × d, one head
     W_QK   W_Q W_K^T, d × d: row = the token that asks, column = the token attended to
-    W_VO   W_V W_O, d × d: row = the token attended to, column = the token it promotes
-    K      feed-forward keys, d_ff × d: the rows that meet the input (gate and up where gated)
-    V      feed-forward values, d_ff × d: the rows added to the stream
+    W_VO   W_V W_O, d × d: row = the token attended to, column = the token it promotes; also `ov`
+    keys   feed-forward, d_ff × d: each row meets the input (gate and up where gated); [DAR]'s K
+    values feed-forward, d_ff × d: each row is added to the stream; [DAR]'s V
+
+Words
+    side   a table of n × d, what each token looks like where a weight reads (source) or writes
+           (target); E^T on both sides is the papers' reading
+    row    one vector of a matrix; of a text, the state at one position of one line
+    line   one sentence of a text
 
 Norms
     raw     weights as stored (the papers' convention)
