@@ -80,6 +80,7 @@ def command(
         embspace exit gpt2-medium --target 0.95 --plot exit.svg
         embspace exit --generate "The doctor" --tokens 20
     """
+    opening.require_layers(layers)
     from embspace.shorten.early_exit import exits
     from embspace.shorten.generation import generate as write
     from embspace.shorten.generation import require_prompts

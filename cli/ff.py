@@ -53,6 +53,7 @@ def command(opening: Opening, output: Output, **given: Any) -> None:
         embspace ff gpt2 11.907
         embspace ff gpt2-medium --related
     """
+    opening.require_layers([n for n in (given.get("layer"),) if n is not None])
     from .neurons import read_feed_forward
 
     read_feed_forward(opening, output, **given)

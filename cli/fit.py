@@ -97,14 +97,15 @@ def command(
         torchrun --nproc-per-node 2 -m embspace fit gpt2 --text wiki.txt
     """
     from embspace.cache import alone
-    from embspace.maps.distributed import process_group
-    from embspace.maps.fit import fit
     from embspace.weights.json_files import path_of
 
     path = path_of(out or default_maps(opening.model))
     if resume and not overwrite and _is_finished(path):
         return _show_finished(path, output)
     _require_room(path, overwrite)
+    from embspace.maps.distributed import process_group
+    from embspace.maps.fit import fit
+
     refined = kind == "refined"
     if refined:
         _require_refinable(pairs, parts, text.positions_file, device_map)

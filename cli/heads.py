@@ -53,6 +53,7 @@ def command(opening: Opening, output: Output, **given: Any) -> None:
         embspace heads gpt2 10.0 --filter words
         embspace heads gpt2 --layer 10 --head 0 --token Paris --json
     """
+    opening.require_layers([n for n in (given.get("layer"),) if n is not None])
     from .circuits import read_heads
 
     read_heads(opening, output, **given)

@@ -107,6 +107,7 @@ def command(
     page = None if html is None else _page(html)
     require_text(text)
     lenses = tuple(one for one in maps if one != NO_MAPS)
+    opening.require_layers(layers)
     model = opening.open()
     if compare:
         from embspace.maps.lens_comparison import DEFAULT, compare_lenses

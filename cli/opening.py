@@ -1,7 +1,7 @@
 """Opening MODEL: what it will need is said first, and its reading is proved once."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ import click
 
 from embspace.errors import CannotRunError, CertificateError, ModelError, ResourceError
 from embspace.weights.aliases import ALIASES, bundled
-from embspace.weights.json_files import path_of
+from embspace.weights.json_files import path_of, read_json_file
 
 from .followed import working
 from .interrupt import stop_if_interrupted
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 WORTH_SAYING = 5.0  # seconds
 MUCH = 2 << 30  # bytes
+N_LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")  # in configs
 FEWER_VECTORS = "measure fewer vectors, or use --dtype float32."  # a way out where memory is short
 
 
@@ -40,6 +41,25 @@ class Opening:
     def __post_init__(self) -> None:
         if not self.model.strip():
             raise click.UsageError("MODEL is empty: give a name or a folder, or leave it out.")
+
+    def require_layers(self, layers: "Iterable[int] | None") -> None:
+        """Refuse a layer that is not there by the config alone, before anything large is imported.
+
+        What is not on this machine, or says its size otherwise, is left to the model itself.
+        Raises ModelError.
+        """
+        try:
+            folder = bundled(self.model) or path_of(self.model)
+            config = read_json_file(folder / "config.json") if folder.is_dir() else None
+        except ModelError:  # opening it says why
+            return
+        text = config.get("text_config") if isinstance(config, dict) else None
+        parts = [part for part in (text, config) if isinstance(part, dict)]
+        sizes = (part.get(name) for part in parts for name in N_LAYERS)
+        n = next((size for size in sizes if isinstance(size, int)), None)
+        for layer in layers or ():
+            if n is not None and layer > n:
+                raise ModelError(f"layer {layer} does not exist: {self.model} has {n} blocks.")
 
     def open(
         self, needs: "Callable[[ReadableModel], Needs] | None" = None, way_out: str = ""

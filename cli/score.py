@@ -42,6 +42,7 @@ def command(
         embspace score
         embspace score gpt2 --maps gpt2.maps --text wiki.txt --sentences 9000-11999
     """
+    opening.require_layers(layers)
     from embspace.maps.score import score
 
     model = text.run(opening.open())

@@ -49,6 +49,7 @@ def command(
         embspace submodules gpt2 --text wiki.txt -l 0 -l 6 --lines 200
         embspace submodules gpt2 --replace attn,norms --replace norm1 --replace norm2
     """
+    opening.require_layers(layers)
     from embspace.shorten.submodules import parts_of, submodules
 
     for one in replace:

@@ -55,6 +55,7 @@ def command(
     if of["layer"] is None or of["head"] is None:
         raise click.UsageError("name one head: embspace vectors MODEL 3.1, or --layer 3 --head 1.")
     filters = of.pop("filters")
+    opening.require_layers([of["layer"]])
     model = opening.open(lambda m: _needs(m, index, filters, **of), "use --dtype float32.")
     norm, layer = of.pop("norm"), of["layer"]
     through.prepare(model, [layer], norm=norm)
