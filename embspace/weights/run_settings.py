@@ -1,4 +1,4 @@
-"""How a model's forward passes are run: given once, when it is loaded."""
+"""How a model's forward passes are run: said once, of the model."""
 
 from dataclasses import dataclass
 from typing import Any
