@@ -59,11 +59,17 @@ class Text:
     held_out: tuple[int, ...] | float | None = None
 
     def __post_init__(self) -> None:
-        checked_seed(self.seed)
+        object.__setattr__(self, "seed", checked_seed(self.seed))  # numpy's numbers become Python's
+        if hasattr(self.positions, "tolist"):  # an array, a tensor or one of their numbers
+            object.__setattr__(self, "positions", self.positions.tolist())
+        if hasattr(self.held_out, "tolist"):
+            object.__setattr__(self, "held_out", self.held_out.tolist())
         if whole(self.skip_first, "skip_first") < 0:
             raise TextError(f"skip_first must be at least 0, got {self.skip_first}.")
         for name in ("fit", "held_out"):  # any iterable of numbers is taken
             given = getattr(self, name)
+            if name == "fit" and isinstance(given, int | float):
+                raise TextError(f"fit must be a list of line numbers, not {given}.")
             if given is not None and not isinstance(given, int | float | tuple):
                 object.__setattr__(self, name, tuple(given))
 
