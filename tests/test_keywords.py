@@ -19,6 +19,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "load": lambda model, maps, more: embspace.load(model.name, **more),
     "ReadableModel.token": lambda model, maps, more: model.token("#280", **more),
     "ReadableModel.related": lambda model, maps, more: model.related(0, **more),
+    "ReadableModel.reading": lambda model, maps, more: model.reading(0, **more),
     "ReadableModel.survey": lambda model, maps, more: model.survey(**more),
     "ReadableModel.with_run": lambda model, maps, more: model.with_run(**more),
     "Text.read": lambda model, maps, more: embspace.Text.read(TEXT, **more),

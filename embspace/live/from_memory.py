@@ -33,7 +33,13 @@ def source_of(module: nn.Module, tokenizer: Any | None = None) -> Source:
             adapter that is not merged.
         EmbspaceError: The copy cannot be written.
     """
+    from transformers import PreTrainedTokenizerBase
+
     _require_whole_model(module)
+    if tokenizer is not None and not isinstance(tokenizer, PreTrainedTokenizerBase):
+        raise ModelError(
+            f"tokenizer must be a transformers tokenizer, not {str(tokenizer)[:60]!r}."
+        )
     came_from = _came_from(module)
     own = load_tokenizer(came_from) if came_from else None
     if came_from and _alike(own, tokenizer) and _unchanged(came_from, module):

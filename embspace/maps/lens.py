@@ -70,7 +70,9 @@ def lens(
     product a state. [DIN] §4
     Raises TextError, VocabularyError, MapsError, ModelError, EmbspaceError.
     """
-    prompts = [prompt] if prompt is None or isinstance(prompt, str) else list(prompt)
+    given: Any = prompt
+    several = isinstance(given, Sequence) and not isinstance(given, str | bytes)
+    prompts: list[Any] = list(given) if several else [given]
     if not prompts:
         raise TextError("no prompt was given: give one, or None for one of our own.")
     works = [_Lensing(model, k, track, special, layers, inside) for _ in prompts]
@@ -98,8 +100,7 @@ def lens(
         grids, answers = work.grids(states, lenses, submodules)
         said = (*notes, *work.notes, *_other_dtype(model, running))
         found.append(work.result(ids, states, grids, answers, lenses, said, generate, running))
-    alone = prompt is None or isinstance(prompt, str)
-    return found[0] if alone else Lenses(tuple(found))
+    return Lenses(tuple(found)) if several else found[0]
 
 
 def default_prompt(model: "Model") -> str:
@@ -153,7 +154,9 @@ class _Lensing:
         goes_on: without a token that closes it.
         """
         prompt = default_prompt(self.model) if prompt is None else prompt
-        if not isinstance(prompt, str) or not prompt.strip():
+        if not isinstance(prompt, str):
+            raise TextError(f"a prompt is text, not {str(prompt)[:40]!r}.")
+        if not prompt.strip():
             raise TextError("the prompt is empty: give a text.")
         encoder = Encoder(self.model, special=self.special)
         limit = encoder.limit or LONGEST

@@ -17,6 +17,7 @@ from ..notation import Circuit, Group, Inverse, Norm
 from ..weights.family import Family
 from ..weights.filters import filter_names
 from ..weights.model import Model
+from ..weights.run_settings import AS_USUAL, RunSettings
 from .circuits import CircuitPairs, Head, HeadCircuit
 from .default_reading import chosen_reading
 from .parallel import circuits_at_once, in_order
@@ -169,6 +170,7 @@ def load(
     device: str = "cpu",
     trust_remote_code: bool = False,
     family: Family | None = None,
+    run: RunSettings = AS_USUAL,
     check: bool = True,
 ) -> ReadableModel:
     """Open a model for reading; its weights are read when they are asked for, and not before.
@@ -183,6 +185,7 @@ def load(
         device: cpu, cuda or cuda:N.
         trust_remote_code: Whether code that lies beside the weights may run.
         family: Where the parts lie, given by hand for an architecture that is not known.
+        run: How forward passes are run: dtype, tokens a batch, device map.
         check: Whether the first number proves the reading by a forward pass, once a model.
 
     Returns:
@@ -209,6 +212,7 @@ def load(
         device=device,
         trust_remote_code=trust_remote_code,
         family=family,
+        run=run,
         check=check,
         kind=ReadableModel,
     )

@@ -60,10 +60,10 @@ class Text:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seed", checked_seed(self.seed))  # numpy's numbers become Python's
-        if hasattr(self.positions, "tolist"):  # an array, a tensor or one of their numbers
-            object.__setattr__(self, "positions", self.positions.tolist())
-        if hasattr(self.held_out, "tolist"):
-            object.__setattr__(self, "held_out", self.held_out.tolist())
+        for name in ("positions", "fit", "held_out"):
+            given: Any = getattr(self, name)
+            if hasattr(given, "tolist"):  # an array, a tensor or one of their numbers
+                object.__setattr__(self, name, given.tolist())
         if whole(self.skip_first, "skip_first") < 0:
             raise TextError(f"skip_first must be at least 0, got {self.skip_first}.")
         for name in ("fit", "held_out"):  # any iterable of numbers is taken

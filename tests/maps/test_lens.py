@@ -332,3 +332,9 @@ def test_several_prompts_are_each_what_they_are_alone(tiny_gpt2):
     assert {row["prompt"] for row in found.rows()} == {0, 1}
     with pytest.raises(TextError, match="no prompt"):
         embspace.lens(model, [], "id")
+
+
+@pytest.mark.parametrize("prompt", [5, b"hi", ["a", 5]])
+def test_a_prompt_that_is_no_text_is_refused(tiny_gpt2, prompt):
+    with pytest.raises(TextError, match="a prompt is text, not"):
+        embspace.lens(embspace.load(str(tiny_gpt2)), prompt, "id")

@@ -98,5 +98,5 @@ def test_a_share_of_0_beside_lines_to_fit_scores_none(tiny_gpt2):
         Text.read(corpus, fit=[3, 1], held_out=0.0),
         progress=lambda what, done, total: read.update({what: total}),
     )
-    assert set(read) == {"fit"} and maps.about["rows_scored"] == 0
+    assert "fit" in read and "score" not in read and maps.about["rows_scored"] == 0
     assert all(pair.r2 is None for pair in maps.pairs)

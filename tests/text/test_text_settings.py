@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
+import embspace
 from embspace import Text
-from embspace.errors import TextError
+from embspace.errors import EmbspaceError, TextError
 from embspace.text.splits import split
 
 LINES = [f"Line {i} is here." for i in range(8)]
@@ -21,3 +22,13 @@ def test_numbers_of_numpy_are_taken_as_pythons():
 def test_one_number_is_no_list_of_lines_to_fit():
     with pytest.raises(TextError, match="fit must be a list"):
         Text.read(LINES, fit=3)
+
+
+def test_how_a_model_runs_is_said_when_it_is_loaded(tiny_gpt2):
+    how = embspace.RunSettings(dtype="bfloat16", batch_tokens=64)
+    model = embspace.load(tiny_gpt2, run=how)
+    assert model.run_settings == how
+    assert model.with_run(dtype="float32").run_settings == embspace.RunSettings(batch_tokens=64)
+    assert model.run_settings == how  # the other is a copy
+    with pytest.raises(EmbspaceError):
+        embspace.RunSettings(dtype="int8")
