@@ -40,6 +40,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("place")
     lines = (f"the {chr(65 + n % 26)} cat {n} saw Paris and Rome" for n in range(60))
     (folder / "lines.txt").write_text("\n".join(lines))
+    young = ("deer\tfawn", "duck\tduckling", "cow\tcalf", "dog\tpuppy", "cat\tkitten", "bear\tcub")
+    (folder / "pairs.tsv").write_text("\n".join(young))
     (folder / "reviews.jsonl").write_text(REVIEWS)
     (folder / "words.txt").write_text("the\nand\nof\nsaw\n")
     return folder
@@ -78,6 +80,7 @@ LOCAL: dict[str, tuple[Any, ...]] = {
     "submodules": ("{model}", *TEXT, "-l", 1, "--rows", 8),
     "exit": ("{model}", *TEXT, "--rows", 8),
     "alternate": ("{model}", *TEXT, "--rows", 8, "--schedule", "r2"),
+    "relations": ("sample-gpt2", "--pairs", "{place}/pairs.tsv"),
     "maps": (),
     "check": ("{model}", "--layers", "0"),
     "models": (),
@@ -192,7 +195,9 @@ def test_a_full_disk_is_one_line_and_leaves_no_half_file(run, line, tmp_path, mo
         result = run(*line("score"))  # a cache that cannot be written is no hindrance
     assert result.exit_code == 0, result.stderr
     left = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert all(path.parent.name in ("certificates", "seconds", "locks") for path in left), left
+    assert all(
+        path.parent.name in ("certificates", "readings", "seconds", "locks") for path in left
+    ), left
 
 
 def test_a_full_device_is_one_line(forked, tiny_gpt2):

@@ -107,7 +107,11 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_but_the_choice_of_readings_has_a_figure():
+    assert {*COMMANDS, "readings"} == set(EXPERIMENTS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_tables_and_figures(run, tiny_gpt2, text, tmp_path, name):
     pytest.importorskip("matplotlib")
     figure = tmp_path / f"{name}.svg"
