@@ -67,15 +67,6 @@ class PairSimilarity(Result):
         names = dict.fromkeys(row.kind for row in self.layers)
         return {name: tuple(r for r in self.layers if r.kind == name) for name in names}
 
-    def to_dict(self) -> dict[str, Any]:
-        """Every layer of every kind."""
-        return {
-            "layers": [row.to_dict() for row in self.layers],
-            "settings": self.settings,
-            "provenance": self.provenance,
-            "notes": list(self.notes),
-        }
-
     def rows(self) -> list[dict[str, Any]]:
         """One row a layer and kind."""
         return [

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from ..cache import alone, write_atomically
 from ..errors import EmbspaceError
 from ..progress import Progress
-from ..results import Result
+from ..results import Record, Result
 from ..weights.model import Model
 from .claims import FAILS, HOLDS, TIED, VOID, Verdict, decide
 from .embedding_claims import CLAIMS as EMBEDDING
@@ -22,7 +22,7 @@ OnStep = Callable[[Step, str], None]  # a step, and "kept", "measured" or why it
 
 
 @dataclass(frozen=True)
-class Done:
+class Done(Record):
     """A step that was measured (`why_not` empty) or does not apply."""
 
     name: str
@@ -30,10 +30,6 @@ class Done:
     place: str
     why_not: str
     settings: dict[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as a dict."""
-        return dict(vars(self))
 
 
 @dataclass(frozen=True)

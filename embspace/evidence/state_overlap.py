@@ -63,16 +63,6 @@ class StateOverlap(Result):
         names = dict.fromkeys(row.part for row in self.layers)
         return {name: tuple(r for r in self.layers if r.part == name) for name in names}
 
-    def to_dict(self) -> dict[str, Any]:
-        """Every layer of every part."""
-        return {
-            "against": self.against,
-            "layers": [row.to_dict() for row in self.layers],
-            "settings": self.settings,
-            "provenance": self.provenance,
-            "notes": list(self.notes),
-        }
-
     def rows(self) -> list[dict[str, Any]]:
         """One row a part and layer."""
         return [
