@@ -59,6 +59,8 @@ class Text:
     held_out: tuple[int, ...] | float | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.lines, str):
+            raise TextError("lines are a list of sentences, not one text: give [text].")
         object.__setattr__(self, "seed", checked_seed(self.seed))  # numpy's numbers become Python's
         for name in ("positions", "fit", "held_out"):
             given: Any = getattr(self, name)

@@ -32,3 +32,8 @@ def test_how_a_model_runs_is_said_when_it_is_loaded(tiny_gpt2):
     assert model.run_settings == how  # the other is a copy
     with pytest.raises(EmbspaceError):
         embspace.RunSettings(dtype="int8")
+
+
+def test_one_sentence_is_no_list_of_letters():
+    with pytest.raises(TextError, match="a list of sentences"):
+        Text("abc", "x")  # type: ignore[arg-type]
